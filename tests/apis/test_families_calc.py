@@ -23,7 +23,6 @@ from tests.apis.moves import families_on, moved, parts
 from tests.apis.test_made_files import read
 
 FAMILIES = families_on(CALC)
-CELL_FAMILIES = ("calc_cell", "calc_lookup", "calc_sum")
 PARTS = parts(FAMILIES)
 EDITOR, OFFICE = {"id": 5, "class": "Mousepad"}, {"id": 6, "class": "libreoffice-calc"}
 SAVED = [Turn("", "Agent.hotkey(keys=['ctrl', 's'])", "")]
@@ -81,27 +80,6 @@ def test_an_instance_is_small_and_its_file_holds_its_table(part: str) -> None:
         assert all(re.fullmatch(r"[a-z]+|[0-9]+", literal) for literal in re.findall(r"'([^']*)'", goal.instruction))
 
 
-@pytest.mark.parametrize("name", CELL_FAMILIES)
-def test_the_first_step_goes_to_the_very_cell(name: str) -> None:
-    ways = set()
-    for seed in range(40):
-        task_id = f"{name}/{TRAIN}/{seed}"
-        goal = goal_of(task_id)
-        write, observation = goal.writes[0], calc(goal, goal.start)
-        said = line(moved(task_id, observation, [], "gui", seed))
-        cell = next(e for e, element in element_names(observation).items() if element.name == write.cell)
-        direct, clicked = (
-            f"Agent.type(coordinates={cell}, text={write.text!r}, enter=True)",
-            f"Agent.click(coordinates={cell})",
-        )
-        named = f"Agent.type(coordinates=e1, text={write.cell!r}, enter=True)"
-        assert said in (direct, clicked, named)
-        ways.add((direct, clicked, named).index(said))
-        called = line(moved(task_id, observation, [], "api", seed))
-        assert called == f"CalcTools.set_cell_value(cell={write.cell!r}, value={write.text!r})"
-    assert ways == {0, 1, 2}
-
-
 @pytest.mark.parametrize("name", FAMILIES)
 def test_it_saves_before_it_claims(name: str) -> None:
     for seed in range(12):
@@ -140,50 +118,3 @@ def test_nothing_is_entered_before_the_note_was_read() -> None:
         assert line(moved(task_id, editor(goal), [], route)) == quote.line
         assert line(moved(task_id, editor(goal), [quote], route)) == "Agent.switch_window(window_id=w2)"
         assert goal.writes[0].text in line(moved(task_id, calc(goal, goal.start, goal.writes[0].cell), [quote], route))
-
-
-def test_sorting_presses_the_right_button_only_from_within_the_column() -> None:
-    for seed in range(12):
-        task_id = f"calc_sort/{TRAIN}/{seed}"
-        goal = goal_of(task_id)
-        column = address(0, goal.grid[0].index(goal.wanted))[0]
-        wanted = {"up": "Sort Ascending", "down": "Sort Descending"}[goal.kind]
-        for current in ("A1", f"{column}2", f"{column}1"):
-            observation = calc(goal, goal.start, current)
-            said = line(moved(task_id, observation, [], "gui", seed))
-            pointed = element_names(observation)[said.partition("=")[2].rstrip(")")]
-            assert pointed.name == wanted if current[0] == column else pointed.name[0] == column
-        mixed = calc(goal, {**goal.start, goal.writes[0].cell: 5.0}, f"{column}2")
-        assert line(moved(task_id, mixed, [], "gui", seed)) == "Agent.hotkey(keys=['ctrl', 'z'])"
-
-
-def test_sorting_by_functions_writes_the_other_columns_before_the_one_sorted_by() -> None:
-    for seed in range(12):
-        task_id = f"calc_sort/{TRAIN}/{seed}"
-        goal = goal_of(task_id)
-        column = address(0, goal.grid[0].index(goal.wanted))[0]
-        now, said = dict(goal.start), ""
-        for _ in range(len(goal.grid[0])):
-            said = line(moved(task_id, calc(goal, now), [], "api", seed))
-            if said.startswith("CalcTools.sort_column("):
-                break
-            letter = said.partition("column_name='")[2][0]
-            assert letter != column
-            now |= {cell: value for cell, value in goal.finish.items() if cell[0] == letter}
-        down = ", ascending=False" if goal.kind == "down" else ""
-        assert said == f"CalcTools.sort_column(column_name='{column}'{down})"
-        assert all(now[cell] == value for cell, value in goal.finish.items() if cell[0] != column)
-        torn = {**now, f"{column}2": 5.0}
-        assert line(moved(task_id, calc(goal, torn), [], "api", seed)).startswith("CalcTools.set_column_values(")
-        begun = {cell: now[cell] if cell[0] == "A" else value for cell, value in goal.start.items()}
-        if begun != dict(goal.start):
-            assert line(moved(task_id, calc(goal, begun), [], "mixed", seed)).startswith("CalcTools.")
-
-
-def test_renaming_goes_through_the_sheets_menu_or_its_function() -> None:
-    goal = goal_of(f"calc_sheet/{TRAIN}/1")
-    observation = calc(goal, goal.start)
-    menu = next(e for e, element in element_names(observation).items() if element.tag == "menu")
-    assert line(moved(f"calc_sheet/{TRAIN}/1", observation, [])) == f"Agent.click(coordinates={menu})"
-    called = line(moved(f"calc_sheet/{TRAIN}/1", observation, [], "api"))
-    assert called == f"CalcTools.rename_sheet(old_name={goal.sheet!r}, new_name={goal.renamed!r})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apis.actions.gui import Action, Exit, Hotkey, Tool, Type, Wait, line
+from apis.actions.gui import Action, Exit, Tool, line
 from apis.plans.action import Call
 from apis.plans.setup import setup
 from apis.prompts.text import Turn
@@ -52,35 +52,6 @@ def test_what_an_oracle_leaves_is_what_was_asked_for(family: str, route: str) ->
                 name: (text or "").rstrip("\n") for name, text in goal.end
             }
         assert route != "gui" or not any(isinstance(step, Tool) for step in steps)
-
-
-@pytest.mark.parametrize("route", ["gui", "mixed"])
-def test_a_text_that_went_wrong_is_written_anew_and_the_end_waits_for_the_file(route: str) -> None:
-    for seed in range(20):
-        task_id = f"code_text/train/{seed}"
-        goal, window = tasks.goal(task_id), window_of(tasks.goal(task_id))
-        window._open(goal.target, 1)
-        window.texts[goal.target] = "something else\n"
-        whole = moved(task_id, window.look(), [], route, seed)
-        assert isinstance(whole, Type)
-        assert whole.overwrite
-        window.do(whole)
-        keys = moved(task_id, window.look(), [Turn("", line(whole), "")], route, seed)
-        assert keys == Hotkey(keys=("ctrl", "s"))
-        late = [Turn("", line(whole), ""), Turn("", line(keys), "")]
-        assert moved(task_id, window.look(), late, route, seed) == Wait()
-        assert moved(task_id, window.look(), [*late, Turn("", line(Wait()), "")], route, seed) == keys
-        window.do(keys)
-        assert moved(task_id, window.look(), [], route, seed) == keys, "nobody is known to have saved it"
-        assert moved(task_id, window.look(), late, route, seed) == Exit(success=True)
-
-
-def test_an_open_menu_and_a_lost_list_of_files_are_no_dead_ends() -> None:
-    window = window_of(tasks.goal("code_text/train/1"))
-    window.menu = ["Rename... F2"]
-    assert moved("code_text/train/1", window.look(), []) == Hotkey(keys=("esc",))
-    window.menu, window.lists = [], True
-    assert line(moved("code_text/train/1", window.look(), [])).startswith("Agent.click(")
 
 
 @pytest.mark.parametrize("route", ["gui", "api", "mixed"])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from apis.actions.gui import Action, Click, Exit, Hotkey, Quote, SwitchWindow, Tool, Type, Wait, line
+from apis.actions.gui import Action, Click, Exit, Hotkey, Tool, Type, Wait, line
 from apis.observation import Observation, from_guest
 from apis.plans.action import Call, plan
 from apis.prompts.names import element_names
@@ -74,31 +72,6 @@ def test_a_page_is_bookmarked_only_when_it_shows(family: str, route: str) -> Non
         assert moved(task_id, done, [], route, seed) == Exit(success=True)
 
 
-def test_all_tabs_are_bookmarked_only_once_they_all_have_their_titles() -> None:
-    task_id = "web_all/held-out/1"
-    goal = tasks.goal(task_id)
-    assert moved(task_id, browser(goal.words[1:], goal.words[0], "Bookmark this tab"), [], "gui") == Wait()
-    ask = moved(task_id, first_look(task_id), [], "gui")
-    assert ask == Hotkey(keys=("ctrl", "shift", "d"))
-    dialog: Any = (("heading", "Bookmark all tabs", ""), ("entry", "Bookmark name", "New folder"))
-    named = moved(task_id, browser(goal.words, goal.words[0], "Bookmark this tab", *dialog), [turn(ask)], "gui")
-    assert isinstance(named, Type)
-    assert (named.text, named.overwrite, named.enter) == (goal.wanted, True, True)
-    assert moved(task_id, first_look(task_id), [turn(ask), turn(named)], "gui") == Exit(success=True)
-
-
-def test_a_number_is_kept_before_the_page_is_left_and_stands_in_no_instruction() -> None:
-    for seed in range(20):
-        task_id = f"web_note/train/{seed}"
-        goal = tasks.goal(task_id)
-        assert goal.wanted not in goal.instruction
-        kept = moved(task_id, first_look(task_id), [], "gui")
-        assert kept == Quote(content=goal.wanted)
-        assert moved(task_id, first_look(task_id), [turn(kept)], "gui") == SwitchWindow(window_id="w2")
-        page_is_late = looked(CHROME, "Untitled - Chromium", [])
-        assert moved(task_id, page_is_late, [], "gui") == Wait()
-
-
 @pytest.mark.parametrize("route", ["gui", "mixed"])
 def test_a_playlist_is_saved_only_with_the_new_file_in_it(route: str) -> None:
     task_id = "vlc_playlist/train/4"
@@ -114,23 +87,6 @@ def test_a_playlist_is_saved_only_with_the_new_file_in_it(route: str) -> None:
     assert isinstance(named, Type)
     assert named.text == f"~/Music/{goal.wanted}"
     assert moved(task_id, full, [turn(named)], route) == Exit(success=True)
-
-
-def test_a_setting_is_confirmed_by_the_step_that_types_it() -> None:
-    for seed in range(12):
-        task_id = f"vlc_setting/train/{seed}"
-        goal = tasks.goal(task_id)
-        tab, named = vlc.PLACES[goal.kind]
-        assert moved(task_id, player(()), [], "gui") == Hotkey(keys=("ctrl", "p"))
-        preferences = player((), vlc.SETTINGS_DIALOG, ("check-box", tab, ""))
-        chosen = moved(task_id, preferences, [], "gui")
-        assert element_names(preferences)[chosen.coordinates].label == tab  # type: ignore[attr-defined]
-        typed = moved(task_id, player((), vlc.SETTINGS_DIALOG, ("text", named, "")), [], "gui")
-        assert isinstance(typed, Type)
-        assert typed.enter
-        assert moved(task_id, player(()), [turn(typed)], "gui") == Exit(success=True)
-        asked = moved(task_id, player(()), [], "api")
-        assert moved(task_id, player(()), [turn(asked)], "api") == Exit(success=True)
 
 
 def test_only_an_end_beside_a_browser_waits_for_what_it_writes() -> None:

@@ -93,31 +93,6 @@ def instance(family: str, kind: str, wanted: Any = lambda goal: True) -> tuple[s
     return next((task_id, goal) for task_id, goal in goals if goal.kind == kind and wanted(goal))
 
 
-def test_a_box_is_written_into_only_after_a_double_click() -> None:
-    task_id, goal = instance("slides_text", "title", lambda goal: goal.slide == 2)
-    first = impress(goal, goal.slides)
-    assert line(moved(task_id, first, [])) == "Agent.hotkey(keys=['pagedown'])"
-    there = impress(goal, goal.slides, 2)
-    into = line(moved(task_id, there, []))
-    assert into.endswith("num_clicks=2)")
-    assert named(there, into) == goal.slides[1][0]
-    typed = f"Agent.type(text={goal.wanted!r}, overwrite=True)"
-    assert line(moved(task_id, there, [Turn("", into, "")])) == typed
-    assert line(moved(task_id, there, [Turn("", into, ""), Turn("", typed, "")])) == into
-    called = f"ImpressTools.write_text(content={goal.wanted!r}, page_index=2, box_index=0)"
-    assert line(moved(task_id, first, [], "api")) == called
-
-
-def test_one_of_several_lines_is_selected_before_it_is_typed_over() -> None:
-    task_id, goal = instance("slides_text", "line", lambda goal: "\n" in goal.slides[0][1] and goal.slide == 1)
-    observation = impress(goal, goal.slides)
-    lines = [Turn("", line(moved(task_id, observation, [])), "")]
-    lines.append(Turn("", line(moved(task_id, observation, lines)), ""))
-    assert [turn.line[-2] for turn in lines if turn.line] == ["2", "3"]
-    assert named(observation, lines[1].line or "") in goal.slides[0][1].split("\n")
-    assert line(moved(task_id, observation, lines)) == f"Agent.type(text={goal.wanted!r})"
-
-
 def test_an_emptied_box_is_left_before_saving() -> None:
     task_id, goal = instance("slides_text", "clear", lambda goal: goal.slide == 1)
     box = 0 if goal.finish[0][0] == "" else 1
@@ -129,26 +104,6 @@ def test_an_emptied_box_is_left_before_saving() -> None:
     assert line(moved(task_id, seen, [])) == "Agent.wait()"
     called = f"ImpressTools.delete_content(slide_index=1, box_index={box})"
     assert line(moved(task_id, still_told, [], "api")) == called
-
-
-def test_slides_are_copied_deleted_and_moved_once() -> None:
-    for family, kind, button in (
-        ("slides_copy", "copy", "Duplicate Slide"),
-        ("slides_order", "delete", "Delete Slide"),
-    ):
-        task_id, goal = instance(family, kind, lambda goal: goal.slide == 1)
-        observation = impress(goal, goal.slides)
-        assert named(observation, line(moved(task_id, observation, []))) == button
-        twice = impress(goal, (goal.slides[0], *goal.slides, goal.slides[0]))
-        assert line(moved(task_id, twice, [])) == "Agent.hotkey(keys=['ctrl', 'z'])"
-    task_id, goal = instance("slides_order", "end")
-    steps = []
-    for menu in ((), ("New Slide", "Move"), ("New Slide", "Move", "Slide to Start", "Slide to End")):
-        observation = impress(goal, goal.slides, goal.slide, menu)
-        steps.append(named(observation, line(moved(task_id, observation, []))))
-    assert steps == ["Slide", "Move", "Slide to End"]
-    left_open = impress(goal, goal.finish, 1, ("New Slide", "Move"))
-    assert line(moved(task_id, left_open, [])) == "Agent.hotkey(keys=['esc'])"
 
 
 @pytest.mark.parametrize("part", PARTS)

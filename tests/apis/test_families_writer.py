@@ -14,17 +14,16 @@ from apis.observation import Observation, Window, from_guest
 from apis.prompts.names import element_names
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
-from apis.tasks.families import texts, wordings
+from apis.tasks.families import texts
 from apis.tasks.families.texts import WRITER, TextDocumentGoal
 from apis.tasks.families.writer import BUTTONS
 from apis.tasks.verify import office
 from apis.tasks.verify.verify import FileView, verify
 from apis.tasks.words import HELD_OUT, TRAIN
-from tests.apis.moves import families_on, moved, parts
+from tests.apis.moves import families_on, moved
 from tests.apis.test_families_calc import calc
 
 FAMILIES = families_on(WRITER)
-PARTS = parts(FAMILIES)
 TEXT_FAMILIES = [name for name in FAMILIES if name != "writer_look"]
 EDITOR, SHEETS = {"id": 5, "class": "Mousepad"}, {"id": 5, "class": "libreoffice-calc"}
 OFFICE = {"id": 6, "class": "libreoffice-writer"}
@@ -138,16 +137,6 @@ def test_its_steps_lead_to_the_wanted_words(name: str) -> None:
         assert texts == goal.after
 
 
-@pytest.mark.parametrize("name", TEXT_FAMILIES)
-def test_words_that_nobody_asked_for_are_taken_back(name: str) -> None:
-    for seed in range(10):
-        task_id = f"{name}/{HELD_OUT}/{seed}"
-        goal = goal_of(task_id)
-        astray = writer(goal, ["oops", *goal.before])
-        for route in ROUTES:
-            assert moved(task_id, astray, read_before(goal), route, seed) == Hotkey(keys=("ctrl", "z"))
-
-
 def test_nothing_is_written_before_the_note_was_read() -> None:
     task_id = f"doc_from_note/{TRAIN}/5"
     goal = goal_of(task_id)
@@ -156,25 +145,6 @@ def test_nothing_is_written_before_the_note_was_read() -> None:
         assert moved(task_id, writer(goal, goal.before), [], route) == SwitchWindow(window_id="w1")
         assert moved(task_id, editor(goal), [], route) == Quote(content=goal.wanted)
         assert moved(task_id, editor(goal), read_before(goal), route) == SwitchWindow(window_id="w2")
-
-
-def test_nothing_is_written_before_the_sheet_was_read() -> None:
-    ways = set()
-    for seed in range(20):
-        task_id = f"doc_from_sheet/{TRAIN}/{seed}"
-        goal = goal_of(task_id)
-        (workbook,) = goal.workbooks
-        assert goal.wanted not in goal.instruction
-        (name,) = (name for name, value in workbook.start.items() if value == float(goal.wanted))
-        asked = call("CalcTools", "get_column_data", column_name=name[0])
-        for route in ROUTES:
-            assert moved(task_id, writer(goal, goal.before), [], route, seed) == SwitchWindow(window_id="w1")
-            first = moved(task_id, sheet(goal), [], route, seed)
-            ways.add((route, first == asked))
-            assert first in (asked, Quote(content=goal.wanted))
-            assert moved(task_id, sheet(goal), [Turn("", line(asked), "")], route, seed) == Quote(content=goal.wanted)
-            assert moved(task_id, sheet(goal), read_before(goal), route, seed) == SwitchWindow(window_id="w1")
-    assert ways == {("gui", False), ("api", True), ("mixed", False), ("mixed", True)}
 
 
 def test_a_sheet_is_read_as_it_was_and_must_stay_so() -> None:
@@ -194,25 +164,3 @@ def test_a_sheet_is_read_as_it_was_and_must_stay_so() -> None:
         verdict = verify(tasks.task(task_id), broken.__getitem__)
         assert not verdict.success
         assert verdict.reason.startswith(f"Documents/{workbook.target}: ")
-
-
-def test_a_look_is_set_once_by_either_way() -> None:
-    kinds = set()
-    for seed in range(60):
-        task_id = f"writer_look/{TRAIN}/{seed}"
-        goal = goal_of(task_id)
-        kinds.add(goal.kind)
-        fresh = writer(goal, goal.before)
-        chosen = writer(goal, goal.before, goal.words[0])
-        first = moved(task_id, fresh, [], "gui", seed)
-        assert isinstance(first, Click)
-        assert element_names(fresh)[str(first.coordinates)].text == goal.words[0]
-        second = moved(task_id, chosen, [], "gui", seed)
-        pointed = element_names(chosen)[str(second.coordinates)].name  # type: ignore[attr-defined]
-        assert pointed == BUTTONS.get(goal.kind, "Font Size")
-        called = moved(task_id, fresh, [], "api", seed)
-        assert line(called).startswith("WriterTools.set_")
-        for route in ROUTES:  # who takes over sees that it was done
-            after = moved(task_id, chosen, [Turn("", line(called), "")], route, seed)
-            assert line(after) in texts.SAVING.lines or element_names(chosen)[after.coordinates].name == "Save"  # type: ignore[attr-defined]
-    assert kinds == set(wordings("writer_look"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import shlex
 import shutil
 import zipfile
@@ -43,14 +42,6 @@ BOX = (
     '<draw:frame svg:x="{x}cm" svg:y="5cm" svg:width="3cm" svg:height="1cm"><draw:text-box><text:p>{text}</text:p>'
     "</draw:text-box></draw:frame>"
 )
-LINE = '<draw:line svg:x1="1cm" svg:y1="9cm" svg:x2="5cm" svg:y2="9cm"/>'
-CELLS = "<table:table-row>" + "<table:table-cell/>" * 24 + "</table:table-row>"
-MANY = (  # 501 lines and 504 cells
-    f"<draw:g>{LINE * 501}</draw:g>"
-    '<draw:frame svg:x="1cm" svg:y="1cm" svg:width="20cm" svg:height="2cm"><table:table>'
-    f'<table:table-column table:number-columns-repeated="24"/>{CELLS * 21}</table:table></draw:frame>'
-)
-TURNED = '<draw:rect svg:width="5cm" svg:height="2cm" draw:transform="rotate(0.78539816) translate(10cm 8cm)"/>'
 CALLS = 5000  # more than there is time for
 TRIES = 30  # of 0.3 s, the time that app info may take
 # A component of the office's that adds a module to those that are called: it says whether the main thread calls it.
@@ -228,55 +219,6 @@ def with_boxes(deck: bytes, inside: str) -> bytes:
     return out.getvalue()
 
 
-@pytest.mark.proof
-async def test_the_text_of_a_cell_that_was_emptied_by_keys_is_told_as_empty(desk: RealDesk) -> None:
-    table = PARTS.format(boxes=BOX.format(x=1, text="left")).replace('y="1cm"', 'y="7cm"')
-    await show(desk, "cell.odp", with_boxes(make_odp([[("title", "Parts")]]), table))
-    cell = next(e for e in (await look(desk)).elements if e.text == "B")
-    await emptied(desk, cell)
-    assert "- Box 1 (table): A | \n" in (await look(desk)).info
-    await desk.call("type_text", text="new")
-    assert "- Box 1 (table): A | new\n" in (await look(desk)).info
-
-
-@pytest.mark.proof
-async def test_a_box_of_too_many_parts_is_told_of_but_not_changed_in_part(desk: RealDesk) -> None:
-    await show(desk, "many.odp", with_boxes(make_odp([[("title", "Many")]]), MANY))
-    calls: list[tuple[str, dict[str, Any]]] = [
-        ("set_text_color", {"color": "red"}),
-        ("set_style", {"bold": True}),
-        ("set_textbox_alignment", {"alignment": "center"}),
-        ("set_background_color", {"color": "red"}),
-        ("delete_content", {}),
-    ]
-    for box, count in ((1, 501), (2, 504)):
-        for name, arguments in calls:
-            said = await desk.tool(name, slide_index=1, box_index=box, **arguments)
-            assert said == (
-                f"refused: box_index: box {box} of slide 1 has {count} parts, and at most 500 are changed at once"
-            )
-    said = await desk.tool("set_slide_font", slide_index=1, font_name="Liberation Sans")
-    assert said.startswith("refused: slide_index: box 1 of slide 1 has 501 parts")
-    assert "- Box 2 (table):  |  | " in (await look(desk)).info
-
-
-@pytest.mark.proof
-async def test_a_turned_box_is_aligned_by_its_outermost_points(desk: RealDesk) -> None:
-    await show(desk, "turned.odp", with_boxes(make_odp([[("title", "Turned")]]), TURNED))
-    said = await desk.tool("position_box", slide_index=1, box_index=1, position="top-left")
-    assert said == "box 1 of slide 1 is at x 0 cm, y 0 cm"
-    said = await desk.tool("position_box", slide_index=1, box_index=1, position="bottom-right")
-    side = 7 / 2**0.5  # cm, of the square that a box of 5 x 2 cm fills when it is turned by half a right angle
-    assert [float(cm) for cm in re.findall(r"[\d.]+(?= cm)", said)] == pytest.approx(
-        [28 - side, 15.75 - side], abs=0.01
-    )
-    assert await desk.tool("save") == "saved turned.odp"
-    file = zipfile.ZipFile(io.BytesIO(await desk.contents("Documents/turned.odp")))
-    corner = re.search(r"rotate \(0\.785\d*\) translate \(([\d.]+)cm ([\d.]+)cm\)", file.read("content.xml").decode())
-    assert corner is not None
-    assert [float(cm) for cm in corner.groups()] == pytest.approx([28 - side, 15.75 - 2 / 2**0.5], abs=0.01)
-
-
 async def choose(desk: RealDesk, menu: str, item: str) -> None:
     """Choose from a menu."""
     for name in (menu, item):
@@ -333,22 +275,6 @@ async def test_calls_run_on_the_main_thread_of_the_office(desk: RealDesk) -> Non
         connection.close()
         await connection.wait_closed()
     assert (done.stdout, done.stderr) == ("True", "")
-
-
-@pytest.mark.proof
-async def test_long_presentations_are_told_around_the_slide_that_is_shown(desk: RealDesk) -> None:
-    slides: list[Any] = [[("title", f"Slide {n}"), ("outline", "words " * 30)] for n in range(1, 61)]
-    await show(desk, "long.odp", make_odp(slides))
-    assert await desk.tool("go_to_slide", slide_index=30) == "slide 30 of 60 is shown"
-    info = (await look(desk)).info
-    assert len(info) <= 4800
-    lines = info.splitlines()
-    assert lines[:2] == ["slides: 60; current: 30", "..."]
-    assert lines[-1] == "..."
-    told = [int(line[6:-1]) for line in lines if line.startswith("Slide ")]
-    assert told == list(range(told[0], told[-1] + 1))
-    assert 30 - told[0] == pytest.approx(told[-1] - 30, abs=1)
-    assert len(told) > 10
 
 
 @pytest.mark.proof

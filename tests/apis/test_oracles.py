@@ -2,13 +2,11 @@
 
 import pytest
 
-from apis.actions.grammar import parse
-from apis.actions.gui import Action, Quote, SwitchWindow, Type, line
+from apis.actions.gui import Quote, SwitchWindow, line
 from apis.observation import Observation, from_guest
 from apis.prompts.names import element_names
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
-from apis.tasks.families import wordings
 from apis.tasks.families.calc_tables import WorkbookGoal
 from apis.tasks.families.files import CUT, PASTE
 from apis.tasks.families.presentations import PresentationGoal
@@ -21,9 +19,6 @@ from tests.apis import test_families_writer as writer
 from tests.apis.code_stand_in import window_of
 from tests.apis.moves import answers_alike
 
-LIGHT = sorted(
-    name for name, family in tasks.FAMILIES.items() if {*family.apps} <= {"text_editor", "file_manager", "terminal"}
-)
 Row = list[object]
 MENU: Row = ["menu", "File", "", 0, 19, 39, 25, ["sen"], 0]
 
@@ -94,44 +89,6 @@ def test_every_answer_is_an_action_and_the_same_when_asked_again(family: str, fo
             answers_alike(task_id, observation, form, route, seed, history=history, noise=0.3)
 
 
-def test_a_terminal_oracle_acts_on_what_it_reads_and_on_nothing_else() -> None:
-    kinds = set()
-    for seed in range(40):
-        task_id = f"terminal_read/train/{seed}"
-        goal = tasks.goal(task_id)
-        oracle = tasks.oracle(task_id, seed)
-        assert goal.wanted not in goal.instruction.split()
-        text, history = "$", []
-        for _ in range(3):
-            _, action = oracle.move(terminal(text), history)
-            assert isinstance(action, Type)
-            history.append(Turn(line(action), line(action), ""))
-            text = f"{text} {action.text}\n$"
-            if not action.text.startswith("cd "):
-                assert goal.wanted not in action.text
-                break
-        assert oracle.move(terminal(text.replace("\n$", "\nsomething\n$")), history)[1].text.endswith("something")  # type: ignore[attr-defined]
-        kinds.add(goal.kind)
-    assert kinds == set(wordings("terminal_read"))
-
-
-def test_a_letter_lost_on_the_way_to_the_shell_is_typed_again() -> None:
-    task_id = "terminal_append/held-out/3"
-    oracle = tasks.oracle(task_id, 3)
-    _, action = oracle.move(terminal("$"), [])
-    assert isinstance(action, Type)
-    history = [Turn("", line(action), "")]
-    garbled = terminal(f"$ {action.text[1:]}\nbash: command not found\n$")
-    assert oracle.move(garbled, history)[1] == action
-    assert oracle.move(terminal("$ half a comm"), [])[1] == stop()
-
-
-def stop() -> Action:
-    found = parse("Agent.hotkey(keys=['ctrl', 'c'])", "terminal")
-    assert isinstance(found, Action)
-    return found
-
-
 def test_a_note_is_kept_before_its_window_is_left() -> None:
     for seed in range(20):
         task_id = f"note_to_terminal/train/{seed}"
@@ -159,31 +116,6 @@ def test_a_file_is_cut_only_when_selected_and_pasted_only_in_its_folder() -> Non
         assert oracle.move(folder, [cut])[1] == PASTE
         assert oracle.move(folder, [])[1] != PASTE
         assert oracle.move(manager([goal.target], title=goal.wanted), [cut])[1].success  # type: ignore[attr-defined]
-
-
-def test_words_are_replaced_by_the_dialog_or_by_writing_anew() -> None:
-    ways = set()
-    for seed in range(60):
-        task_id = f"editor_find/train/{seed}"
-        goal, oracle = tasks.goal(task_id), tasks.oracle(task_id, seed)
-        old, new = goal.words
-        assert goal.files[0][1].count(old) >= 2
-        assert goal.files[0][1].replace(old, new).rstrip("\n") == goal.wanted
-        ways.add(line(oracle.move(editor(f"{goal.target} - Mousepad", goal.files[0][1]), [])[1]).partition("text=")[0])
-    assert len(ways) == 3
-
-
-def test_the_file_manager_oracle_acts_on_the_right_file() -> None:
-    kinds = set()
-    for seed in range(40):
-        goal = tasks.goal(f"file_manager/train/{seed}")
-        if goal.kind == "folder":
-            continue
-        observation = manager([name for name, _ in goal.files])
-        _, action = tasks.oracle(f"file_manager/train/{seed}", seed).move(observation, [])
-        assert element_names(observation)[action.coordinates].label == goal.target  # type: ignore[attr-defined]
-        kinds.add(goal.kind)
-    assert kinds == {"rename", "delete"}
 
 
 def test_the_text_editor_oracle_saves_before_it_claims() -> None:

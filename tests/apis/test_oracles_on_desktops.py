@@ -9,17 +9,12 @@ from actors.desktop.answers import Answer, Answerer, Prompt
 from actors.desktop.player import Player, demonstrated
 from actors.desktop.pool.pool import DesktopPool
 from actors.replay.messages import Reservation
-from apis.actions.gui import line
-from apis.catalogue import call
 from apis.observation import Observation
-from apis.prompts.names import element_names
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
-from apis.tasks.families.calc_tables import WorkbookGoal
-from apis.tasks.families.presentations import PRESENTATION
 from policy.base import MODEL
 from policy.tokenizer import Tokenizer
-from tests.apis.plays import Form, Said, oracle_finds_back, oracle_solves, told
+from tests.apis.plays import Form, Said, oracle_finds_back, oracle_solves
 from tests.proofs import proofs
 
 LIGHT = sorted(
@@ -159,67 +154,3 @@ async def test_a_claim_without_the_deed_fails_and_a_refusal_is_told_at_once(pool
         "last: Type Success",
     ]
     assert "did: refused" in said.prompts[1].splitlines()
-
-
-@lacking("calc_sum")
-@pytest.mark.proof
-async def test_a_number_where_a_formula_is_wanted_fails(pool: DesktopPool) -> None:
-    goal = tasks.goal("calc_sum/train/1")
-    assert isinstance(goal, WorkbookGoal)
-    typed = call("CalcTools", "set_cell_value", cell=goal.writes[0].cell, value=goal.wanted)
-    played = await told(pool, "calc_sum/train/1", line(typed), "CalcTools.save()", "Agent.exit(success=True)")
-    assert not played.success
-    assert "table:formula' is wanted" in played.detail, played.detail
-
-
-@lacking("writer_text")
-@pytest.mark.proof
-async def test_a_change_that_was_not_saved_fails(pool: DesktopPool) -> None:
-    seed = next(n for n in range(99) if tasks.goal(f"writer_text/train/{n}").kind == "replace")
-    old, new = tasks.goal(f"writer_text/train/{seed}").words
-    replaced = call("WriterTools", "find_and_replace", pattern=old, replacement=new)
-    played = await told(pool, f"writer_text/train/{seed}", line(replaced), "Agent.exit(success=True)")
-    assert not played.success
-    assert played.detail.endswith("says something else"), played.detail
-
-
-@lacking("web_tab")
-@pytest.mark.proof
-async def test_the_page_that_shows_is_not_the_one_that_was_asked_for(pool: DesktopPool) -> None:
-    played = await told(pool, "web_tab/train/1", "BrowserTools.bookmark_page()", "Agent.exit(success=True)")
-    assert not played.success
-    assert "a bookmark" in played.detail, played.detail
-
-
-class Removes:
-    """Deletes the box where its text should go, saves, and claims to be done."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    async def answer(
-        self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
-    ) -> Answer:
-        place = next((name for name, e in element_names(observation).items() if e.text == self._text), "e1")
-        turns = (
-            f"Agent.click(coordinates={place})",
-            "Agent.hotkey(keys=['delete'])",
-            "Agent.hotkey(keys=['ctrl', 's'])",
-            "Agent.exit(success=True)",
-        )
-        return Answer(turns[step], [1], [2], [], [], 0.0)
-
-
-@lacking("slides_text")
-@pytest.mark.proof
-async def test_a_box_that_is_gone_is_not_empty(pool: DesktopPool) -> None:
-    ids = (f"slides_text/train/{number}" for number in range(300))
-    goals = ((task_id, PRESENTATION.goal(tasks.goal(task_id))) for task_id in ids)
-    task_id, goal = next(
-        (task_id, goal)
-        for task_id, goal in goals
-        if goal.kind == "clear" and goal.finish[0][0] == "" and goal.slide == 1
-    )
-    played = await Player(pool).play(task_id, lambda _: Removes(goal.slides[0][0]))
-    assert not played.success
-    assert "it has" in played.detail  # a box less than the document that is wanted

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from actors.cluster.commands.play import verdict
 from apis.actions.grammar import RefusedAnswer, parse
-from apis.actions.gui import Action, functions_for, line
+from apis.actions.gui import Action, functions_for
 from apis.actions.spaces import MOUSE_AND_KEYBOARD, SPACES, ActionSpace, allows, routes_in
 from apis.applications import APP_NAMES
 from apis.catalogue import TOOLS
-from apis.catalogue import call as tool
 from apis.observation import Observation, from_guest
 from apis.prompts.compact import render_compact
 from apis.prompts.names import element_names, window_names
@@ -23,7 +22,7 @@ from apis.prompts.system import compact_system
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from apis.tasks.families.calc_tables import WorkbookGoal
-from apis.tasks.oracle import NOT_HERE, mixed, with_mixed
+from apis.tasks.oracle import NOT_HERE
 from apis.tasks.words import TRAIN
 from runtime.errors import ConfigError
 
@@ -129,22 +128,6 @@ def test_a_mixed_oracle_takes_steps_by_either_and_the_same_when_asked_again(name
         assert answers[0] in by.values()
         ways.add(answers[0] == by["api"])
     assert ways == {False, True}
-
-
-def test_each_step_of_a_mixed_episode_is_drawn_anew() -> None:
-    task_id = f"calc_cell/{TRAIN}/1"
-    observation, oracle = calc(task_id), tasks.oracle(task_id, 1, route="mixed")
-    waited = [Turn("", "Agent.wait()", "")]
-    said = ["CalcTools" in line(oracle.move(observation, waited * step)[1]) for step in range(40)]
-    assert 8 < sum(said) < 32
-
-
-def test_a_family_keeps_a_mixed_route_of_its_own_and_one_way_makes_none() -> None:
-    family = tasks.FAMILIES["calc_cell"]
-    assert with_mixed(family) is family
-    assert "mixed" not in tasks.FAMILIES["text_editor"].routes
-    gui, api = (lambda view: ("g", tool("CalcTools", "save"))), (lambda view: ("a", tool("CalcTools", "save")))
-    assert callable(mixed(gui, api))
 
 
 def test_routes_keep_to_their_space() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apis.plans.setup import setup
-from apis.tasks import osworld
+from apis.tasks import families, osworld
 from apis.tasks import registry as tasks
 from apis.tasks.family import Family, at_start, reader
 from apis.tasks.osworld import data_of, data_url, in_home
@@ -185,6 +185,10 @@ def test_a_task_that_cannot_be_judged_or_prepared_is_at_fault() -> None:
     remote = osworld.Download([osworld.Source("https://example.org/a", "/home/user/a")])
     with pytest.raises(ConfigError, match="fixture https"):
         setup(msgspec.structs.replace(task, config=[remote]), "/home/agent")
+
+
+def test_suites_share_out_instances_in_the_written_order() -> None:
+    assert list(tasks.FAMILIES) == list(families.every())
 
 
 def test_paths_and_urls() -> None:

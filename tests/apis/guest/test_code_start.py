@@ -34,10 +34,6 @@ def test_any_path_stands_in_the_address(folder: str, file: str, line: int, chara
     assert place.endswith(f":{line}:{character}")
 
 
-def test_flags_are_no_files() -> None:
-    assert code_start.paths(["--reuse-window", "a.py", "-n", "b"]) == ["a.py", "b"]
-
-
 @pytest.mark.parametrize(
     ("extension_id", "pre_release", "version"),
     [
@@ -50,10 +46,6 @@ def test_flags_are_no_files() -> None:
 def test_the_newest_version_is_given(extension_id: str, pre_release: bool, version: str | None) -> None:
     best = code_start.best(extension_id, pre_release)
     assert (best and best.version) == version
-
-
-def test_versions_are_compared_by_number() -> None:
-    assert code_start.order("1.10.0") > code_start.order("1.9.9") > code_start.order("1.9.9-beta")
 
 
 @pytest.mark.parametrize("one", code_start.OFFERED, ids=lambda one: f"{one.id}-{one.version}")
