@@ -6,7 +6,7 @@ the program's own and replaces none of it. A package that is installed is truste
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -68,15 +68,9 @@ def brought(group: str) -> Iterator[Brought]:
     return (Brought(point) for point in _all() if point.group == group)
 
 
-def declaring(package: ModuleType, name: str, order: Sequence[str]) -> Iterator[ModuleType]:
-    """The modules below `package`, at any depth, that declare `name`."""
-    names = [each.name for each in walk_packages(package.__path__, f"{package.__name__}.")]
-    for module_name in _ordered(names, order):
+def declaring(package: ModuleType, name: str) -> Iterator[ModuleType]:
+    """The modules below `package`, at any depth and by their names, that declare `name`."""
+    for module_name in sorted(each.name for each in walk_packages(package.__path__, f"{package.__name__}.")):
         module = import_module(module_name)
         if hasattr(module, name):
             yield module
-
-
-def _ordered(names: Sequence[str], order: Sequence[str]) -> list[str]:
-    last = {name: name.rpartition(".")[2] for name in names}
-    return sorted(names, key=lambda name: (order.index(last[name]) if last[name] in order else len(order), name))

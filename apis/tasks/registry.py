@@ -46,7 +46,7 @@ def declared() -> dict[str, Family]:
     Families of other packages come after them. Raises ConfigError for one that can't be used.
     """
     order = list(families.every())
-    own = [family for module in declaring(families, "FAMILIES", ()) for family in module.FAMILIES]
+    own = [family for module in declaring(families, "FAMILIES") for family in module.FAMILIES]
     own.sort(key=lambda family: order.index(family.name) if family.name in order else len(order))
     found = {family.name: with_mixed(family) for family in own}
     for one in entries.brought(entries.FAMILIES):

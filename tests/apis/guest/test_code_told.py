@@ -26,28 +26,6 @@ def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         del sys.modules[name]
 
 
-def _tab(path: str, **more: Any) -> dict[str, Any]:
-    return {"label": "x", "path": path, "other": None, "active": False, "dirty": False, **more}
-
-
-def test_the_active_file_is_marked_with_its_place(code: Any, tmp_path: Path) -> None:
-    tabs = [_tab(f"{tmp_path}/a.py", active=True, dirty=True), _tab("/b", other="/a", label="a and b")]
-    place = {"path": f"{tmp_path}/a.py", "line": 3, "character": 5}
-    state = {"folders": [f"{tmp_path}/proj"], "folderCount": 1, "tabs": tabs, "tabCount": 2, "place": place}
-    assert code._told(state).splitlines() == [
-        "folders: 1", "- ~/proj", "open files: 2", "* ~/a.py, line 3, character 5, not saved", "  a and b",
-    ]  # fmt: skip
-
-
-def test_what_is_told_of_many_files_is_bounded(code: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    tabs = [_tab(f"/{number}{'x' * 300}") for number in range(40)]
-    state = {"folders": [], "folderCount": 0, "tabs": tabs, "tabCount": 900, "place": None}
-    monkeypatch.setattr(code.code_link, "ask", lambda *_, **__: state)
-    assert "open files: 900" in code.info()
-    assert len(code.info()) <= code.INFO_CHARS
-    assert code._told(state).endswith("...")
-
-
 @pytest.mark.parametrize(
     ("there", "shown", "shows", "told"),
     [
