@@ -79,7 +79,6 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     place: dict[str, float] | None = None  # what its machine must have free, {} for any machine; None is this one
     env: dict[str, str] = {}
     passes: tuple[str, ...] = ()  # names of further variables of this process's environment
-    nice: int = 0
     counts_below: bool = False  # whether its processor time is also that of the processes below it
     restart: RestartPolicy = RestartPolicy()
     start_timeout_s: float = 60.0

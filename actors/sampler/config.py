@@ -120,7 +120,6 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
         list[str], tuning('Lists the GPUs of each started engine, as in ["1", "2,3"]. Empty gives one engine all.')
     ] = []
     threads: Annotated[int, tuning("Sets the CPU threads of each engine.", ge=1)] = 1
-    nice: Annotated[int, tuning("Adds this to the niceness of each engine.")] = 0
     max_running_requests: Annotated[int, tuning("Limits the answers computed in one forward pass.", ge=1)] = 32
     max_queued_requests: Annotated[int, tuning("Limits the answers that wait in an engine's line.", ge=1)] = 256
     cache_tokens: Annotated[int, tuning("Limits the prompt tokens kept for requests that share a prefix.", ge=1)] = (

@@ -188,10 +188,8 @@ class StartedEngine(Engine):
         begins = self._settings if self._settings.sglang_adapters else None
         where, version = (begins.model, begins.version) if begins else (latest.location, latest.version)
         argv, env, descriptors = self.command(where, str(version))
-        nice = self._settings.samplers.nice
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *(["nice", "-n", str(nice)] if nice else []),
                 *argv,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,

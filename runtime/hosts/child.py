@@ -244,7 +244,6 @@ def main() -> None:
     parser.add_argument("--home", default="")
     parser.add_argument("--log-level", default="info")
     parser.add_argument("--stall-after-s", type=float, default=60.0)
-    parser.add_argument("--nice", type=int, default=0)
     parser.add_argument("--silent-limit-s", type=float, default=0.0)
     parser.add_argument("--counts-below", action="store_true")
     args = parser.parse_args()
@@ -252,7 +251,6 @@ def main() -> None:
     # The terminal's Ctrl-C and its end are the parent's business: it stops its children in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    os.nice(args.nice)
     ticket = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=HostTicket) if args.fd is None else None
     uvloop.run(ChildHost(args, ticket).run())
 

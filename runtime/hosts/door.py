@@ -127,14 +127,14 @@ class Door:
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
 
-    async def open(self, host: str, port: int = 0) -> None:
+    async def open(self, host: str) -> None:
         """Listen at `host`. Raises ConfigError."""
         self._certificate, self._context = _certified()
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            self._listener = socket.create_server((host, port), family=family, backlog=MAX_KNOCKING)
+            self._listener = socket.create_server((host, 0), family=family, backlog=MAX_KNOCKING)
         except OSError as error:
-            raise ConfigError(f"can't listen at {host}:{port} for hosts on other machines: {error}") from error
+            raise ConfigError(f"can't listen at {host} for hosts on other machines: {error}") from error
         self._listener.setblocking(False)
         self._accepting = asyncio.create_task(self._accept(self._listener), name="door")
         self.address = f"{host}:{self._listener.getsockname()[1]}"

@@ -160,7 +160,7 @@ class Child(Launched):
 
 def arguments(spec: HostSpec, log_level: str, stall_after_s: float) -> list[str]:
     """The command line's part that every host gets, wherever it is."""
-    words = [f"--name={spec.name}", f"--nice={spec.nice}"]
+    words = [f"--name={spec.name}"]
     words += ["--counts-below"] * spec.counts_below
     return [*words, f"--log-level={log_level}", f"--stall-after-s={stall_after_s}"]
 

@@ -53,7 +53,6 @@ class PlacerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     module: str = "runtime.hosts.ray"  # the placer process: `python -P -m MODULE`
     arguments: tuple[str, ...] = ()
     passes: tuple[str, ...] = ("RAY_",)  # how names of variables begin that it gets on top of what hosts get
-    bind: str = ""  # HOST or HOST:PORT where hosts come in; "": where the cluster knows this machine
     wait_s: float = 600.0  # for the first machine of each host
 
 
@@ -230,8 +229,7 @@ class Placer:
 
     async def _open(self, address: str) -> None:
         if not self.door.address:
-            host, colon, port = self.spec.bind.rpartition(":")
-            await self.door.open((host if colon else port) or address, int(port) if colon else 0)
+            await self.door.open(address)
         self._log.emit(PLACER_READY, address=address, door=self.door.address)
         self._up.set()
 

@@ -176,8 +176,6 @@ class RayEngine:
         options: dict[str, Any] = {
             "namespace": NAMESPACE, "log_to_driver": False, "configure_logging": False, "logging_level": "ERROR",
         }  # fmt: skip
-        if self._args.bind:
-            options["_node_ip_address"] = self._args.bind
         if self._args.address == LOCAL:
             has = json.loads(self._args.resources)
             options |= {
@@ -333,7 +331,6 @@ def main() -> None:
     """The placer process."""
     parser = argparse.ArgumentParser(prog="runtime.hosts.ray")
     parser.add_argument("--address", default="")
-    parser.add_argument("--bind", default="")
     parser.add_argument("--resources", default="{}")  # of the machine, where a cluster is started here
     serve(parser, RayEngine)
 

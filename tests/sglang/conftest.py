@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def real_settings(model: Path, **options: object) -> SamplerSettings:
     """A sampler's settings with one real server on this machine."""
-    samplers = SamplersConfig(engine=SglangConfig(), nice=10, max_running_requests=8, cache_tokens=16_384, **options)  # type: ignore[arg-type]
+    samplers = SamplersConfig(engine=SglangConfig(), max_running_requests=8, cache_tokens=16_384, **options)  # type: ignore[arg-type]
     return SamplerSettings(samplers=samplers, model=str(model), hung_after_s=60.0)
 
 

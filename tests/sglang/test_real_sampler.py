@@ -38,7 +38,6 @@ async def sampling(folder: Path, model: Path, in_flight: str | None = None, **mo
     """A run with one sampler and a server of its own."""
     samplers = SamplersConfig(
         engine=SglangConfig(),
-        nice=10,
         max_running_requests=8,
         cache_tokens=16_384,
         generate_timeout_s=WAIT_S,

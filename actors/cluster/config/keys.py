@@ -13,7 +13,7 @@ import msgspec
 from actors.cluster.config.lanes import Lanes
 from actors.cluster.config.schema import Deploy, DeployFile
 from actors.entropulse.config import EntropulseConfig
-from actors.learner.config import OPTIONS, LearnerConfig, RlConfig
+from actors.learner.config import OPTIONS, RlConfig
 from actors.sampler.config import SglangConfig
 from apis.actions.spaces import MEANING
 from runtime.settings import ADVANCED
@@ -160,19 +160,11 @@ def summary(deploy: Deploy, lanes: Lanes) -> list[tuple[str, str]]:
         ("batches", f"{groups} per RL step, staleness at most {rules.max_staleness}"),
         ("phases", _phases(deploy)),
         ("learning", _learning(deploy)),
-        ("rehearsal", _rehearsal(deploy.learner)),
         ("evaluation", _evaluation(deploy, lanes)),
         ("seats", f"{desktops.count} in {count(desktops.processes, 'process')}"),
     ]
     absent = {"batches", "learning"} if not deploy.entropulse.total_rl_steps else set()
-    absent |= {"rehearsal"} if not deploy.learner.rehearsal else set()
     return [row for row in rows if row[0] not in absent]
-
-
-def _rehearsal(learner: LearnerConfig) -> str:
-    every = learner.rehearsal_every
-    steps = "" if every == 1 else f", where the version is a multiple of {every}"
-    return f"{count(learner.rehearsal, 'exercise')} of the base model's in every optimizer step{steps}"
 
 
 def _learning(deploy: Deploy) -> str:
@@ -183,6 +175,7 @@ def _learning(deploy: Deploy) -> str:
         for name in OPTIONS
         if getattr(rl, name) != getattr(usual_rl, name)
     ]
+    options += [f"{count(deploy.learner.rehearsal, 'exercise')} rehearsed"] if deploy.learner.rehearsal else []
     options += ["success_replay"] if deploy.replay.success_replay else []
     options += ["relabel: the oracle's answers in place of rewards"] if deploy.demos.relabel else []
     return ", ".join([f"advantages by {rl.advantage}, {deploy.learner.loss_aggregation}", *options])

@@ -57,9 +57,13 @@ def _lane(name: str, listed: TaskList) -> list[str]:
 
 
 def _spelled_out(lane: str, wanted: TaskRange) -> list[str]:
-    if not wanted.set:
+    if wanted.set:
+        return tasksets.chosen(wanted, train=lane != "eval")
+    if wanted.suite:
         return suites.load(wanted.suite).spread(wanted)
-    return tasksets.chosen(wanted, train=lane != "eval")
+    if wanted.family not in tasks.FAMILIES:
+        raise ConfigError(f"there is no family {wanted.family}; {hint(wanted.family, tasks.FAMILIES)}")
+    return suites.load(wanted.family).ids(wanted.family, wanted.split, wanted.first, wanted.count)
 
 
 def _refuse_beyond(lane: str, place: int, entry: str | TaskRange) -> None:
@@ -68,21 +72,9 @@ def _refuse_beyond(lane: str, place: int, entry: str | TaskRange) -> None:
     if isinstance(entry, str):
         with blamed(f"{key}: "):
             tasksets.refuse_unsound(entry) if tasks.of_set(entry) else suites.refuse_unknown(entry)
-    elif entry.set:
-        with blamed(f"{key}.set: "):
-            _spelled_out(lane, entry)
-    elif entry.suite:
-        with blamed(f"{key}.suite: "):
-            suite = suites.load(entry.suite)
-        suite.refuse_beyond(entry, key)
-    elif entry.family not in tasks.FAMILIES:
-        raise ConfigError(f"{key}.family: there is no family {entry.family}; {hint(entry.family, tasks.FAMILIES)}")
-    elif entry.split not in suites.INSTANCES:
-        raise ConfigError(f"{key}.split: there is no split {entry.split}; {hint(entry.split, suites.INSTANCES)}")
     else:
-        most = suites.INSTANCES[entry.split]
-        holds = f"{entry.family} has {most} instances of split {entry.split}"
-        suites.refuse_beyond(entry, entry.count, most, key, holds)
+        with blamed(f"{key}.{'set' if entry.set else 'suite' if entry.suite else 'family'}: "):
+            _spelled_out(lane, entry)
 
 
 def refuse_undoable(ids: list[str], space: ActionSpace, lane: str) -> None:

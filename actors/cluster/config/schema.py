@@ -56,23 +56,9 @@ class ClusterConfig(Section, frozen=True, kw_only=True):
             " starts one on this machine and stops it at the end."
         ),
     ] = ""
-    bind: Annotated[
-        str,
-        key(
-            "Gives the HOST or HOST:PORT where processes elsewhere reach this one. Empty is any port of the address by"
-            " which the cluster knows this machine.",
-            advanced=True,
-        ),
-    ] = ""
     wait_s: Annotated[
         float, tuning("Ends the run when a process has found no machine at its start for so many seconds.", gt=0)
     ] = 600.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _, colon, port = self.bind.rpartition(":")
-        if colon and not (port.isdigit() and int(port) < 1 << 16):
-            raise ConfigError(f"cluster.bind is {self.bind!r}: it is HOST or HOST:PORT")
 
 
 class RequireConfig(Section, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from importlib import resources
 from pathlib import Path
 
@@ -59,8 +59,8 @@ class Suite(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"suite {self.name} has no split {split}; {hint(split, self.splits)}")
         if first < 0 or count < 1 or first + count > numbers.count:
             raise ConfigError(
-                f"suite {self.name} numbers {split} from 0 to {numbers.count - 1}: {first} to {first + count - 1} is"
-                " not within"
+                f"suite {self.name} numbers {split} from 0 to {numbers.count - 1} in each family: {first} to"
+                f" {first + count - 1} is not within"
             )
         begin = numbers.first + first
         return [f"{family}/{split}/{number}" for number in range(begin, begin + count)]
@@ -74,36 +74,14 @@ class Suite(msgspec.Struct, frozen=True, kw_only=True):
         if not families:
             kind = "never-trained" if wanted.untrained else "trained"
             raise ConfigError(f"suite {self.name} has no {kind} families")
-        shares = self._shares(wanted, families)
+        each, more = divmod(wanted.count, len(families))
+        shares = [each + (place < more) for place in range(len(families))]
         columns = [
             self.ids(family, wanted.split, wanted.first, share)
             for family, share in zip(families, shares, strict=True)
             if share
         ]
         return [column[row] for row in range(shares[0]) for column in columns if row < len(column)]
-
-    def refuse_beyond(self, wanted: TaskRange, key: str) -> None:
-        """Raise ConfigError naming a key below `key` where `wanted` asks for more than the suite holds."""
-        families = self.untrained if wanted.untrained else self.trained
-        if families and wanted.split in self.splits:
-            most = self.splits[wanted.split].count
-            share = self._shares(wanted, families)[0]
-            where = "its family" if len(families) == 1 else f"each of {len(families)} families"
-            holds = f"suite {self.name} has {most} instances of split {wanted.split} in {where}"
-            refuse_beyond(wanted, share, most, key, holds)
-
-    @staticmethod
-    def _shares(wanted: TaskRange, families: Sequence[str]) -> list[int]:
-        each, more = divmod(wanted.count, len(families))
-        return [each + (place < more) for place in range(len(families))]
-
-
-def refuse_beyond(wanted: TaskRange, each: int, most: int, key: str, holds: str) -> None:
-    """Raise ConfigError where `each` numbers from `wanted.first` on are not among the first `most`."""
-    if wanted.first >= most:
-        raise ConfigError(f"{key}.first is {wanted.first}: {holds}, the last is number {most - 1}")
-    if wanted.first + each > most:
-        raise ConfigError(f"{key}.count is {wanted.count}: {holds}, and it begins at {wanted.first}")
 
 
 def instance(named: str) -> str:

@@ -160,8 +160,8 @@ def dots(groups: Sequence[Group]) -> list[Dots]:
         points = pooled_rounds(group.runs)
         for nth, decoding in enumerate(dict.fromkeys(point.decoding for point in points)):
             mine = [point for point in points if point.decoding == decoding]
-            seeds = f" over {len(mine[0].each)} {group.called}" * (len(mine[0].each) > 1)
-            label = f"held out, {decoding}, n = {mine[0].together.n}{seeds}"
+            over = f" over {len(mine[0].each)} runs" * (len(mine[0].each) > 1)
+            label = f"held out, {decoding}, n = {mine[0].together.n}{over}"
             made.append(
                 Dots(
                     label if len(groups) == 1 else f"{group.label}: {label}",
@@ -217,7 +217,6 @@ class Picture(NamedTuple):
 class _Axis(NamedTuple):
     stretches: Sequence[Stretch]  # phase segments to be shaded
     label: str
-    called: str  # what the runs of a group are: seeds or runs
 
 
 def pictures(groups: Sequence[Group]) -> list[Picture]:
@@ -228,14 +227,13 @@ def pictures(groups: Sequence[Group]) -> list[Picture]:
     """
     runs = [run for group in groups for run in group.runs]
     alike = len({tuple(run.stretches()) for run in runs}) == 1
-    called = "runs" if any(group.called == "runs" for group in groups if len(group.runs) > 1) else "seeds"
-    whole = of_rl = _Axis(runs[0].stretches() if alike else [], STEPS, called)
+    whole = of_rl = _Axis(runs[0].stretches() if alike else [], STEPS)
     placed = groups
     lasted = Counter(step.phase for run in runs for step in run.steps)
     apart = lasted[Phase.PULSE] > lasted[Phase.RL] or (not alike and len(groups) > 1)
     if apart and all(any(step.phase == Phase.RL for step in run.steps) for run in runs):
         placed = [Group(group.label, [run.by_rl_steps() for run in group.runs]) for group in groups]
-        of_rl = _Axis([], RL_STEPS, called)
+        of_rl = _Axis([], RL_STEPS)
     made = [success(bands(SUCCESS, placed), dots(placed), of_rl)]
     for figure in FIGURES:
         over, axis = (groups, whole) if figure.phase is None else (placed, of_rl)
@@ -299,7 +297,7 @@ def lines(figure: Figure, curves: Mapping[str, Band], axis: _Axis) -> Picture | 
     plot, axes = pyplot().subplots(figsize=WIDE, dpi=150)
     for (label, several), colour in zip(shown.items(), cycle(LINES), strict=False):
         for number, part in enumerate(several):
-            _line(axes, part, colour, _named(label, curves[label], axis.called) if not number else None, figure.window)
+            _line(axes, part, colour, _named(label, curves[label]) if not number else None, figure.window)
     _dress(axes, axis, first, last, figure.unit)
     if figure.share:
         axes.set_ylim(0, 1)
@@ -318,7 +316,7 @@ def success(curves: Mapping[str, Band], rounds: Sequence[Dots], axis: _Axis) -> 
     plot, axes = pyplot().subplots(figsize=WIDE, dpi=200)
     several = len(curves) > 1
     for (label, curve), colour in zip(curves.items(), cycle(LINES if several else [FAINT]), strict=False):
-        words = f"training, {_named(label, curve, axis.called)} (mean of {SUCCESS.window} steps)"
+        words = f"training, {_named(label, curve)} (mean of {SUCCESS.window} steps)"
         for number, part in enumerate(_parts(curve, axis.stretches)):
             _line(axes, part, colour, words if not number else None, SUCCESS.window, faint=True)
     coloured = dict(zip(curves, cycle(LINES), strict=False)) if several else {}
@@ -359,8 +357,8 @@ def counts(figure: Figure, groups: Mapping[str, Mapping[Any, float]], xlabel: st
     return drawn(plot, figure.name, figure.title, figure.caption)
 
 
-def _named(label: str, curve: Band, called: str) -> str:
-    return f"{label}, {curve.seeds} {called}" if curve.seeds > 1 else label
+def _named(label: str, curve: Band) -> str:
+    return f"{label}, {curve.seeds} runs" if curve.seeds > 1 else label
 
 
 def _parts(curve: Band, stretches: Sequence[Stretch]) -> list[Band]:

@@ -168,9 +168,8 @@ def rounds_together(group: Group, rounds: Sequence[PooledRound]) -> TextTable:
          f"{min(one.each):.3f}-{max(one.each):.3f}", rate(one.together))
         for one in rounds
     ]  # fmt: skip
-    called = group.called.capitalize()
-    head = ("Round", "Step", "Decoding", called, "Mean", "Band", "Together, 95 %")
-    return TextTable(head, rows, f"{group.label}: rounds of {len(group.runs)} {group.called}")
+    head = ("Round", "Step", "Decoding", "Runs", "Mean", "Band", "Together, 95 %")
+    return TextTable(head, rows, f"{group.label}: rounds of {len(group.runs)} runs")
 
 
 def gains_of(groups: Sequence[tuple[Group, Sequence[PooledGain]]]) -> TextTable:
@@ -179,8 +178,8 @@ def gains_of(groups: Sequence[tuple[Group, Sequence[PooledGain]]]) -> TextTable:
             "Standard errors in points", "Each")  # fmt: skip
     rows = [
         (group.label, one.decoding, f"{one.before} to {one.after}", rate(one.together.before), rate(one.together.after),
-         gain(one.together), instances(one.together), spread(one.together, group.called),
-         f"{len(one.each)} {group.called}: {', '.join(f'{v:+.3f}' for v in one.each)}" * (len(one.each) > 1))
+         gain(one.together), instances(one.together), spread(one.together),
+         f"{len(one.each)} runs: {', '.join(f'{v:+.3f}' for v in one.each)}" * (len(one.each) > 1))
         for group, gains in groups for one in gains if one.together.instances
     ]  # fmt: skip
     return TextTable(

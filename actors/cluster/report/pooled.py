@@ -26,12 +26,6 @@ class Group(NamedTuple):
     label: str
     runs: list[RunFigures]
 
-    @property
-    def called(self) -> str:
-        """`seeds`, or `runs` where a seed repeats or is unknown."""
-        seeds = [run.seed for run in self.runs]
-        return "seeds" if None not in seeds and len(set(seeds)) == len(seeds) else "runs"
-
 
 class PooledRound(msgspec.Struct, frozen=True, kw_only=True):
     """Success of some seeds in one round."""

@@ -63,7 +63,6 @@ def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
     """
     if out is not None:
         places.refuse_unwritable(out, "--out")
-    paths = _once(paths)
     runs = [_read(path, aloud=out is not None) for path in paths]
     names = [run.name for run in runs]
     written: list[Path] = []
@@ -83,7 +82,7 @@ def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
                 _print_learned(learned(path, most=1))
         for group in (group for group in groups if len(group.runs) > 1):
             names = [run.name for run in group.runs]
-            output.line(f"\n{group.label}: {len(names)} {group.called} ({', '.join(names)})")
+            output.line(f"\n{group.label}: {len(names)} runs ({', '.join(names)})")
             rounds = pooled.pooled_rounds(group.runs)
             tables.show(page.rounds_together(group, rounds))
             if not rounds:
@@ -104,19 +103,6 @@ def _read(path: Path, *, aloud: bool) -> RunFigures:
     if aloud:
         output.line(f"reading {path.name} ...", to=sys.stderr)
     return run_data.read_file(path) if path.is_file() else run_data.read_run(path)
-
-
-def _once(paths: Sequence[Path]) -> list[Path]:
-    """The same without files of one content, which would count as several runs."""
-    seen: dict[bytes, Path] = {}
-    kept = []
-    for path in paths:
-        first = seen.setdefault(path.read_bytes(), path) if path.is_file() else path
-        if first is path:
-            kept.append(path)
-        else:
-            output.line(output.clean(f"left out {path}: the same run as {first}"), to=sys.stderr)
-    return kept
 
 
 def _renamed(runs: Sequence[RunFigures], paths: Sequence[Path]) -> list[RunFigures]:

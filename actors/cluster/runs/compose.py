@@ -409,8 +409,7 @@ def placer_of(deploy: Deploy) -> PlacerSpec | None:
     every, hosts = Counter[str](), placed(deploy)
     for where, place in deploy.places.items():
         every.update({name: amount * len(hosts[where]) for name, amount in place.items()})
-    arguments = [f"--address={cluster.address}", f"--resources={msgspec.json.encode(every).decode()}"]
-    arguments += [f"--bind={cluster.bind.partition(':')[0]}"] * bool(cluster.bind)
+    arguments = (f"--address={cluster.address}", f"--resources={msgspec.json.encode(every).decode()}")
     where = cluster.address or os.environ.get("RAY_ADDRESS", "") or "this machine's address"
     named = "Ray, which this machine starts," if where == "local" else f"Ray at {where} (cluster.address)"
-    return PlacerSpec(cluster=named, arguments=tuple(arguments), bind=cluster.bind, wait_s=cluster.wait_s)
+    return PlacerSpec(cluster=named, arguments=arguments, wait_s=cluster.wait_s)

@@ -218,13 +218,13 @@ def instances(found: Gain) -> str:
     return counted + (f", {found.left_out} left out for faults" if found.left_out else "")
 
 
-def spread(found: Gain, called: str = "seeds") -> str:
-    """What its interval is made of, "" of one run: standard errors in points. `called`: what several runs are."""
+def spread(found: Gain) -> str:
+    """What its interval is made of, "" of one run: standard errors in points."""
     if found.spread is None:
         return ""
     of = found.spread
     said = ", ".join(f"{name} {100 * part:.1f}" for name, part in (
-        (called, of.seeds), ("instances", of.instances), ("both at once", of.rest)
+        ("runs", of.seeds), ("instances", of.instances), ("both at once", of.rest)
     ))  # fmt: skip
     return f"{said} (t of {of.freedom:.1f} degrees of freedom)"
 

@@ -37,12 +37,12 @@ class Shape(msgspec.Struct, frozen=True):
     samplers: int
     memory_mib: int = 500
     settle_ms: int = 100
-    nice: int = 0
+    silent_s: float = 60.0
     memo: MemoUse = "off"
 
 
 def laid(shape: Shape) -> Layout:
-    hosts = [HostSpec(name=f"desktops/{i}", nice=shape.nice) for i in range(shape.processes)]
+    hosts = [HostSpec(name=f"desktops/{i}", silent_limit_s=shape.silent_s) for i in range(shape.processes)]
     desktops = DesktopsConfig(
         provider=SandboxConfig(memory_mib=shape.memory_mib), pool=PoolConfig(processes=shape.processes)
     )
@@ -68,7 +68,7 @@ shapes = st.integers(1, 12).flatmap(
         samplers=st.integers(1, 4),
         memory_mib=st.sampled_from([500, 900]),
         settle_ms=st.sampled_from([100, 200]),
-        nice=st.sampled_from([0, 5]),
+        silent_s=st.sampled_from([60.0, 300.0]),
         memo=st.sampled_from(["off", "on"]),
     )
 )

@@ -114,13 +114,13 @@ def test_the_same_file_gives_the_same_plan() -> None:
         ),
         (
             "tasks.train=[{family: text_editor, split: trian, count: 3}]",
-            r"tasks.train.0.split: there is no split trian; did you mean train\?",
+            r"tasks.train.0.family: suite text_editor has no split trian; did you mean train\?",
         ),
-        ("tasks.train.0.count=99999999999", r"tasks.train.0.count is 99999999999: text_editor has 1000000 instances"),
-        ("tasks.eval.1.first=100000", r"tasks.eval.1.first is 100000: .*, the last is number 99999"),
+        ("tasks.train.0.count=99999999999", "tasks.train.0.family: suite text_editor numbers train from 0 to 999999"),
+        ("tasks.eval.1.first=100000", "tasks.eval.1.family: .* from 0 to 99999 in each family: 100000 to"),
         (
             "tasks.eval=[{suite: desktop, split: held-out, count: 99999999999}]",
-            r"tasks.eval.0.count is 99999999999: suite desktop has 100000 instances of split held-out in each",
+            "tasks.eval.0.suite: suite desktop numbers held-out from 0 to 99999 in each family",
         ),
         ("tasks.eval=[text_editor/held-out/100000]", "tasks.eval.0: .*its number is one from 0 to 99999"),
         ("tasks.train=[text_editor/train/1, text_editor/train/1]", "tasks.train: .*listed twice"),

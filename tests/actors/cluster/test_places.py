@@ -37,13 +37,13 @@ def test_a_run_without_places_has_no_placer() -> None:
 
 
 def test_seats_are_placed_and_all_else_stays() -> None:
-    plan = planned(*PLACED, "cluster.address=h:1", "cluster.bind=10.0.0.1:7000", "cluster.wait_s=30")
+    plan = planned(*PLACED, "cluster.address=h:1", "cluster.wait_s=30")
     places = {host.name: host.place for host in plan.hosts}
     assert places == {"ranks/0": None} | {f"desktops/{k}": {"CPU": 2, "desktops": 18} for k in range(2)}
     assert isinstance(plan.placer, PlacerSpec)
-    assert (plan.placer.bind, plan.placer.wait_s) == ("10.0.0.1:7000", 30)
+    assert plan.placer.wait_s == 30
     resources = msgspec.json.encode({"CPU": 4.0, "desktops": 36.0}).decode()
-    assert plan.placer.arguments == ("--address=h:1", f"--resources={resources}", "--bind=10.0.0.1")
+    assert plan.placer.arguments == ("--address=h:1", f"--resources={resources}")
     assert plan.sums == ()  # what desktops may take is found out where they are
     assert plan.placer.cluster == "Ray at h:1 (cluster.address)"  # what a run that waits names
 
@@ -142,7 +142,6 @@ def test_limits_of_placed_desktops_are_fitted_where_they_are() -> None:
             ],
             r"weight_sync\.transport is collective: with learner\.place",
         ),
-        (["cluster.bind=host:port"], r"cluster\.bind is 'host:port'"),
         (["cluster.engine=slurm"], "cluster.engine"),
     ],
 )

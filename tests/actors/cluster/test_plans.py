@@ -33,7 +33,6 @@ def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
     assert smoke["batches"].startswith("1 group of 4 episodes per RL step")
     assert smoke["phases"].endswith("80 steps of cloning, 1 step of RL in 1 phase")
     assert smoke["engine"] == "embedded on cpu"
-    assert "rehearsal" not in smoke
     assert smoke["learning"].startswith("advantages by step, token_mean")
     chosen = said("smoke", "learner.rl.baseline=leave_one_out", "learner.rl.ratio=sequence", "learner.rl.kl_coef=0.05")
     assert chosen["learning"].endswith("baseline leave_one_out, ratio sequence, kl_coef 0.05")
@@ -41,10 +40,9 @@ def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
     assert said("smoke", *options)["learning"].endswith(
         "prior_weight 4, tis_cap 3, success_replay, relabel: the oracle's answers in place of rewards"
     )
-    assert said("local", "learner.rehearsal_every=2")["rehearsal"].endswith("where the version is a multiple of 2")
     local = said("local")
     assert "74 steps of RL in 5 phases, 4 x 200 steps of pulse" in local["phases"]
-    assert local["rehearsal"].startswith("8 exercises")
+    assert local["learning"].endswith("8 exercises rehearsed")
     rounds = "after cloning, after each pulse and at the end: 200 instances at temperature 1; "
     assert local["evaluation"] == rounds + "on seats RL leaves idle"
     assert said("local-sglang")["evaluation"] == rounds + "while RL draws nothing"

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.cluster.config.schema import Deploy
-from actors.cluster.report import drawing, run_data, show
+from actors.cluster.report import drawing, run_data
 from actors.cluster.report.drawing import FIGURES, GROUPS, Band, Dots, band, counts, lines, success
 from actors.cluster.report.pooled import Group, pooled_gains, pooled_rounds
 from actors.cluster.report.run_data import SUFFIX, key_of, packed, read_file, read_run
@@ -185,20 +185,13 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.slow
-def test_runs_of_one_name_leave_a_file_each_and_a_file_given_twice_counts_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_of_one_name_leave_a_file_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [whole(tmp_path / place / "local-0", seed=seed) for seed, place in enumerate(("here", "there"))]
     page = reported(paths, tmp_path / "out")
     assert "Rounds of local-0-2" in page
     assert f"{paths[1]} is called local-0-2: another run here is local-0" in capsys.readouterr().err
     files = [tmp_path / "out" / f"{name}{SUFFIX}" for name in ("local-0", "local-0-2")]
     assert [(run.name, run.seed) for run in map(read_file, files)] == [("local-0", 0), ("local-0-2", 1)]
-    (double := tmp_path / f"double{SUFFIX}").write_bytes(files[0].read_bytes())
-    show.show([files[0], double, files[1]], None, as_json=True)
-    said = capsys.readouterr()
-    assert f"left out {double}: the same run as {files[0]}" in said.err
-    assert [run["name"] for run in json.loads(said.out)["runs"]] == ["local-0", "local-0-2"]
 
 
 # -- pictures
@@ -222,7 +215,7 @@ def of(values: list[float]) -> Band:
 
 
 def test_one_point_one_round_and_one_bar_are_no_picture(tmp_path: Path) -> None:
-    axis = drawing._Axis([], "step", "seeds")
+    axis = drawing._Axis([], "step")
     assert lines(FIGURES[0], {"a": of([0.5]), "b": of([])}, axis) is None
     assert success({"a": of([0.5])}, [Dots("T=1", [3], [0.5], [0.4], [0.6], [[]])], axis) is None
     assert counts(GROUPS, {"a": {"too old": 1.0}}, "") is None

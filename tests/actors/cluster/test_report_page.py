@@ -104,13 +104,9 @@ def test_seeds_are_told_together_without_a_page(tmp_path: Path, capsys: pytest.C
     assert (found["gains"][0]["each"], found["gains"][0]["together"]["value"]) == ([0.75, 0.25], 0.5)
     show.show(paths, None, as_json=False)
     said = capsys.readouterr().out
-    assert "local: 2 seeds (s0, s1)" in said
+    assert "local: 2 runs (s0, s1)" in said
     assert re.search(r"final +8 +T=1 +2 +0\.750 +0\.500-1\.000 +0\.750 \(6/8\)", said)
-    assert "2 seeds: +0.750, +0.250" in said
-    show.show([paths[0], whole(tmp_path / "again" / "s0")], None, as_json=False)
-    said = capsys.readouterr().out
-    assert "local: 2 runs (s0, s0)" in said, "of one seed"
-    assert " seeds" not in said
+    assert "2 runs: +0.750, +0.250" in said
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ def test_a_file_may_choose_families_and_shift_numbers(tmp_path: Path) -> None:
     suite = suites.load(written(tmp_path, text))
     assert suite.families == ("file_manager",)
     assert suite.ids("file_manager", "train", 8, 2) == ["file_manager/train/508", "file_manager/train/509"]
-    with pytest.raises(ConfigError, match="numbers train from 0 to 9: 8 to 10 is not within"):
+    with pytest.raises(ConfigError, match="numbers train from 0 to 9 in each family: 8 to 10 is not within"):
         suite.ids("file_manager", "train", 8, 3)
     with pytest.raises(ConfigError, match="has no split held-out"):
         suite.ids("file_manager", "held-out", 0, 1)
