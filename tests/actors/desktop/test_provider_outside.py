@@ -234,13 +234,6 @@ def test_an_answer_is_cut_at_the_sizes_that_it_says():
         parse(wanted[:-1], msgspec.json.encode(said) + b"\n")
 
 
-async def test_so_many_paths_and_no_more(guest_home: Path):
-    limits = ReadLimits(paths=2)
-    assert len(await read_home(str(guest_home), USER, wants("docs", "none"), limits)) == 2
-    with pytest.raises(ValueError, match="3 paths, at most 2"):
-        await read_home(str(guest_home), USER, wants("docs", "none", "big"), limits)
-
-
 async def test_of_what_was_read_elsewhere_documents_alone_are_parsed_here():
     book = xlsx('<row r="1"><c r="A1"><v>1</v></c></row>')
     other = xlsx('<row r="1"><c r="A1"><v>2</v></c></row>')

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -30,7 +29,6 @@ from runtime.messaging.message import Done, Request, Version
 from runtime.system import ActorSpec, ActorSystem
 from tests.actors.entropulse.peers import SETTINGS, Crash, GetPins, Learner, Mortal, Sampler, Seat
 from tests.actors.replay.ledger_tools import settings as ledger_settings
-from tests.proofs import proofs
 
 
 class Die(Request[Done]):
@@ -140,58 +138,6 @@ async def test_a_whole_run_with_a_supervisor_that_keeps_crashing(
     assert [line["cause"] for line in changes] == [
         "demos_complete", "bc_complete", "counted", "pulse_complete", "counted",
     ]  # fmt: skip
-
-
-PLATEAU = {
-    "total_rl_steps": 240,
-    "rl_steps_per_phase": 0,
-    "min_phase_steps": 4,
-    "plateau_window": 4,
-    "plateau_patience": 1,
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("changed", "phases", "cause"),
-    [
-        (PLATEAU, ["bc", "rl", "pulse", "rl", "done"], "plateau"),
-        ({"pulse": "reference_reset"}, ["bc", "rl", "rl", "done"], "counted"),
-        ({"pulse": "none"}, ["bc", "rl", "done"], "counted"),
-        *proofs((PLATEAU | {"pulse": "reference_reset"}, ["bc", "rl", "rl", "done"], "plateau")),
-    ],
-)
-async def test_every_way_into_and_around_a_pulse_with_a_supervisor_that_keeps_crashing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], phases: list[str], cause: str
-) -> None:
-    monkeypatch.setattr(entropulse, "LOOK_S", 0.01)
-    arm = msgspec.structs.replace(
-        SETTINGS,
-        entropulse=msgspec.structs.replace(SETTINGS.entropulse, **changed),
-        evaluation=EvaluationConfig(enabled=False),
-    )
-    async with ActorSystem(tmp_path) as system:
-        replay = ActorSpec(
-            name="replay",
-            factory=ReplayActor,
-            config=ledger_settings(demos=2, incarnation="test", rl_steps_in_all=arm.entropulse.rl_steps_in_all),
-        )
-        await system.spawn(replay)
-        await system.spawn(
-            ActorSpec(name="sampler/0", factory=Sampler),
-            ActorSpec(name="learner", factory=Learner),
-            ActorSpec(name="entropulse", factory=Mortal, config=arm),
-            *(ActorSpec(name=f"desktop/{n}", factory=Seat) for n in range(2)),
-        )
-        figures = await until_done(system)
-    changes = list(read_logs(tmp_path, event="phase_changed"))
-    assert [line["phase"] for line in changes] == phases
-    assert changes[2]["cause"] == cause
-    made = sum(figures.steps[phase] for phase in figures.steps if phase != "bc")
-    assert made == arm.entropulse.total_rl_steps + arm.entropulse.pulse_steps
-    assert figures.evidence is not None
-    shown = list(read_logs(tmp_path, event="rl_evidence"))
-    assert [line["rl_step"] for line in shown] == list(range(1, figures.steps["rl"] + 1))
 
 
 async def until_done(system: ActorSystem, *, crashes_in: tuple[Phase, ...] = (Phase.BC, Phase.RL)) -> Figures:

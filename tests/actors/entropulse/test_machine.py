@@ -52,12 +52,6 @@ def test_rounds_on_engines_of_one_version_take_nothing_from_rl(tmp_path: Path) -
     assert all(found.closed and found.played == 2 for found in world.play.figures().evals)
 
 
-def test_a_round_due_at_a_stays_last_step_sees_that_stays_weights(tmp_path: Path) -> None:
-    world = World(tmp_path, settings(interval=2, pulses=1, rl_steps_per_phase=2, total_rl_steps=4))
-    world.run()
-    assert world.rounds == [("after_bc", "0.2"), ("rl2", "0.4"), ("after_pulse1", "0.6"), ("final", "0.8")]
-
-
 def test_a_round_that_found_no_room_in_its_stay_is_left_out(tmp_path: Path) -> None:
     world = World(tmp_path, settings(interval=2, pulses=1, rl_steps_per_phase=2, total_rl_steps=4))
     pulsed = msgspec.structs.replace(

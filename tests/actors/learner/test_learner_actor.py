@@ -28,12 +28,10 @@ from policy.plugins import PlayedTask
 from runtime.errors import ActorFailed
 from runtime.logs.reader import read_logs
 from runtime.messaging.message import Version
-from runtime.spec import MAIN
-from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec, RestartPolicy
+from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
 from tests.actors.learner.stand_ins import Sampler, Seats
 from tests.policy import tiny_models
 
-PLACERS = Path(__file__).resolve().parents[2] / "runtime"  # of a placer that places hosts on this machine
 FAST = RestartPolicy(first_delay_s=0.01, max_restarts=3)
 
 
@@ -84,13 +82,11 @@ async def running(
     *,
     apart: bool = False,
     samplers: Sequence[ActorSpec] = (ActorSpec(name="sampler/0", factory=Sampler),),
-    learner_away: HostSpec | None = None,
     **settings: Any,
 ) -> AsyncIterator[Run]:
     """A run; its rank is in a process of its own where it is to be `apart`, which takes seconds to import torch.
 
-    The learner also announces weights to a sampler that is not there. `learner_away` is the learner's process on
-    another machine.
+    The learner also announces weights to a sampler that is not there.
     """
     ledger = LedgerSettings(
         seed=1,
@@ -112,9 +108,7 @@ async def running(
         take_wait_s=2.0,
     )
     hosts = [HostSpec(name="rank", env={"OMP_NUM_THREADS": "1"}, restart=FAST)] if apart else []
-    placed = [] if learner_away is None else [learner_away]
-    placer = PlacerSpec(module="local_placer", wait_s=60.0) if placed else None
-    async with ActorSystem(folder, hosts=placed or hosts, placer=placer) as system:
+    async with ActorSystem(folder, hosts=hosts) as system:
         await system.spawn(ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger))
         await system.spawn(*samplers)
         rank = ActorSpec(
@@ -122,13 +116,7 @@ async def running(
         )
         await system.spawn(
             msgspec.structs.replace(rank, host="rank") if apart else rank,
-            ActorSpec(
-                name="learner",
-                factory="actors.learner.actor:LearnerActor",
-                config=spec,
-                restart=FAST,
-                host=learner_away.name if learner_away else MAIN,
-            ),
+            ActorSpec(name="learner", factory="actors.learner.actor:LearnerActor", config=spec, restart=FAST),
         )
         run = Run(system, folder)
         try:
