@@ -201,7 +201,8 @@ class DesktopController(Actor):
             if self._pool and self._pool.quarantined:
                 await self._wait_for_pool(self._pool)
             if self._recorder.gate.shut:
-                await self._wait_for_disk()
+                with self._resting("disk"):
+                    await self._recorder.gate.passed()
             if self._draining and self._owes_nothing.is_set():
                 return
             self._owes_nothing.clear()
@@ -355,10 +356,6 @@ class DesktopController(Actor):
         yield
         self._enter(Stage.IDLE)
         self._report_time(waited_for)
-
-    async def _wait_for_disk(self) -> None:
-        with self._resting("disk"):
-            await self._recorder.gate.passed()
 
     async def _wait_for_pool(self, pool: DesktopPool) -> None:
         """Take no work while no desktop can be had: a fault of the host must not use up the tasks' retries."""

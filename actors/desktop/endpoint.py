@@ -104,6 +104,7 @@ class Endpoint:
             }
         )
         jitter = random.Random(seed)  # noqa: S311 - spreads retries, nothing secret
+        backoff = Backoff(first_s=config.first_backoff_s, longest_s=config.longest_backoff_s)
         deadline = time.monotonic() + config.answer_s
         for tried in range(1, config.retries + 2):
             try:
@@ -115,7 +116,7 @@ class Endpoint:
                     raise EndpointDown(error.cause, f"{self._name}: {error}, {tried} tries") from error
                 self._not_before = max(self._not_before, time.monotonic() + error.after_s)
                 if self._not_before <= deadline:
-                    await asyncio.sleep(backoff_s(config, tried, jitter.random()))
+                    await asyncio.sleep(backoff.delay_s(tried) * jitter.uniform(0.5, 1.0))
         raise AssertionError("the loop returns or raises")
 
     async def models(self) -> list[str]:
@@ -338,12 +339,6 @@ def _joined(pieces: Iterable[str]) -> str:
 LIMITED = 429
 # The server may answer later; 520 to 529 are what proxies and crowded services say of it.
 AGAIN = frozenset({408, 409, 425, LIMITED, 500, 502, 503, 504, *range(520, 530)})
-
-
-def backoff_s(endpoint: EndpointConfig, tried: int, draw: float) -> float:
-    """Seconds to wait after `tried` failures: doubling up to the longest, times 0.5 to 1 by `draw` (0 to 1)."""
-    backoff = Backoff(first_s=endpoint.first_backoff_s, longest_s=endpoint.longest_backoff_s)
-    return backoff.delay_s(tried) * (0.5 + 0.5 * draw)
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float:

@@ -240,7 +240,8 @@ def _cross_entropy(figures: Figures, settings: EntropulseSettings, cause: str, n
         return Remain("a checkpoint of the last step")
     evidence = {"steps": float(figures.phase_steps)}
     again = figures.phase.phase is Phase.BC and _resamplings(figures) < settings.demos.resample_rounds
-    if again and (sometimes := _sometimes(figures)):
+    sometimes = sum(count for name, count in figures.demo_tasks.items() if name.endswith("/sometimes"))
+    if again and sometimes:  # tasks that the pool solved sometimes
         return _switch(figures, Phase.DEMO, "resample", evidence | {"sometimes": float(sometimes)}, None)
     due = _next_round(figures, settings, name, exact=True)
     if isinstance(due, Remain):  # training waits for no round: one without room is left out, and the switch says so
@@ -251,10 +252,6 @@ def _cross_entropy(figures: Figures, settings: EntropulseSettings, cause: str, n
 def _resamplings(figures: Figures) -> int:
     """Rounds of resampling begun: segments of demonstrations but the first."""
     return max(0, figures.stays.get(Phase.DEMO, 0) - 1)
-
-
-def _sometimes(figures: Figures) -> int:
-    return sum(count for name, count in figures.demo_tasks.items() if name.endswith("/sometimes"))
 
 
 def _rl(figures: Figures, settings: EntropulseSettings) -> Decision:

@@ -179,7 +179,8 @@ class SamplerWeights:
         except (EngineError, EngineGone) as error:
             if self.wanted.fallback == target:
                 raise
-            self._refuse(target, error)
+            self._refused = target.version
+            self._log_refusal(target, error)
             target = self.wanted.fallback
             await self.loader.check_digest(target)
         return target
@@ -278,7 +279,8 @@ class SamplerWeights:
         if latest.version in self.wanted.pinned and self._settings.sglang:
             self.wanted.refuse(latest.version)
             self._aim()
-        self._refuse(latest, error)
+        self._refused = latest.version
+        self._log_refusal(latest, error)
         if self._record.health.served is None and self._record.alive:
             # It serves nothing to go back to, so no request would ever find it at fault.
             await self._record.condemn(f"it serves nothing, and {latest.version} can't be loaded: {error}")
@@ -326,10 +328,6 @@ class SamplerWeights:
                 self.loader.measured = verdict.off_by.mean
         self._record.becomes(self._record.health.read_back(verdict.version, asked.version, sound=verdict.sound))
         return verdict.sound
-
-    def _refuse(self, weights: Weights, error: EngineGone | EngineError) -> None:
-        self._refused = weights.version
-        self._log_refusal(weights, error)
 
     def _log_refusal(self, weights: Weights, error: EngineGone | EngineError) -> None:
         self._ctx.log.emit(
