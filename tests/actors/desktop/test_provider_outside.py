@@ -184,23 +184,6 @@ async def test_answers_and_listings_count_towards_the_total(guest_home: Path):
     assert [one.refusal for one in seen] == [None, ReadRefusal.TOO_BIG]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has groups to drop")
-def test_the_worker_keeps_no_group_of_who_started_it(tmp_path: Path):
-    """Of a host that may read more by a group, a guest's link or file of that group's must not."""
-    home = tmp_path / "home"
-    home.mkdir(mode=0o755)
-    tmp_path.chmod(0o755)
-    for name, group in (("of_group", 4242), ("of_root", 0)):
-        (home / name).write_text("gold")
-        os.chown(home / name, 0, group)
-        (home / name).chmod(0o640)
-    order = {**msgspec.to_builtins(ReadLimits()), "home": str(home), "uid": USER}
-    wanted = wants("of_group", "of_root")
-    line = msgspec.json.encode({**order, "wanted": [msgspec.structs.asdict(want) for want in wanted]}) + b"\n"
-    done = subprocess.run(outside.WORKER, input=line, capture_output=True, check=True, extra_groups=[4242])
-    assert [one.refusal for one in parse(wanted, done.stdout)] == [ReadRefusal.FORBIDDEN, ReadRefusal.FORBIDDEN]
-
-
 def test_an_answer_is_cut_at_the_sizes_that_it_says():
     wanted = [
         WantedFile("a"),
