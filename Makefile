@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # so there are more workers than cores.
 PYTEST := $(PY) -m pytest tests --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup train test test-fast test-change test-all pytest proofs lint style types mutants wheel bench programme soak scripted standins sglang-cpu sglang-gpu gpu-check vscode osworld-apps osworld-judge agree ray extras smollm chat-templates fresh-root clean
+.PHONY: setup train test test-fast test-change test-all pytest proofs lint style types mutants wheel bench programme soak scripted standins sglang-cpu sglang-gpu gpu-check vscode osworld-apps containers osworld-judge agree ray extras smollm chat-templates fresh-root clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -64,6 +64,10 @@ vscode:
 # GIMP, Thunderbird, evince and eog, as published task files name them: 109 MB to fetch, 511 MB on disk.
 osworld-apps:
 	@COMPUTERRL_OSWORLD=1 bash deploy/setup/setup.sh
+
+# podman, for desktops in containers (desktops.provider.type: container).
+containers:
+	@COMPUTERRL_CONTAINERS=1 bash deploy/setup/setup.sh
 
 # The published metrics in an environment of their own, to compare with: 640 MB on disk, a minute.
 osworld-judge: setup

@@ -75,6 +75,20 @@ class SandboxConfig(Section, frozen=True, kw_only=True, tag="sandbox"):
         return self.state_dir or own_state_dir()
 
 
+class ContainerConfig(SandboxConfig, frozen=True, kw_only=True, tag="container"):
+    """Desktops as containers of podman or docker on the machine of the actor process."""
+
+    AT: ClassVar[str] = "desktops.provider"
+
+    program: Annotated[
+        Literal["podman", "docker"], tuning("Chooses the program that runs containers, by its command line.")
+    ] = "podman"
+    runtime: Annotated[str, tuning("Names the OCI runtime, as in runc. Empty leaves it to the program.")] = ""
+    image: Annotated[
+        str, tuning("Names an image that holds the guest packages. Empty shows this machine's programs, read-only.")
+    ] = ""
+
+
 class MachineConfig(Section, frozen=True, kw_only=True):
     """One machine that is reached by SSH and has the guest packages."""
 
@@ -111,7 +125,7 @@ class SshConfig(Section, frozen=True, kw_only=True, tag="ssh"):
         )
 
 
-ProviderConfig = SandboxConfig | SshConfig
+ProviderConfig = SandboxConfig | ContainerConfig | SshConfig
 
 
 class PoolConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

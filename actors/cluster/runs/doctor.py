@@ -30,7 +30,7 @@ from actors.cluster.config.lanes import lanes_of
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import compose, versions
 from actors.cluster.runs.versions import Check, answer
-from actors.desktop.config import SandboxConfig, SshConfig
+from actors.desktop.config import ContainerConfig, SandboxConfig, SshConfig
 from actors.desktop.files import office
 from actors.desktop.providers import home
 from actors.desktop.providers.sandbox import cgroups, owners
@@ -181,11 +181,20 @@ def check_desktops(deploy: Deploy) -> list[Check]:
         checks = [check_root(), check_state(deploy.desktops.provider.folder), check_sandbox(), check_cgroups()]
         checks += [*check_sums(deploy, apps), *check_packages(apps), check_editor(needed="code" in apps)]
         checks += [check_profile()] * documents
+    if isinstance(deploy.desktops.provider, ContainerConfig):
+        checks.append(check_containers(deploy.desktops.provider))
     if documents:  # LibreOffice judges them where their desktop's seat is, wherever the desktops are
         ok, lists = office.PROGRAM.is_file(), " ".join(packages("setup", "office-packages.txt"))
         line = str(office.PROGRAM) if ok else "LibreOffice, which judges documents, is missing on this machine"
         checks.append(Check("judge", ok, line, f"{APT} {lists}"))
     return checks
+
+
+def check_containers(config: ContainerConfig) -> Check:
+    """The program that runs containers: it is there, and answers."""
+    ok, said = answer([config.program, "version", "--format", "{{.Client.Version}}"])
+    line = f"{config.program} {said}" if ok else f"{config.program} is missing or does not answer"
+    return Check("containers", ok, line, "make containers")
 
 
 def check_root() -> Check:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from actors.desktop.config import DesktopsConfig, PoolConfig, ProviderConfig, SandboxConfig, SshConfig
+from actors.desktop.config import ContainerConfig, DesktopsConfig, PoolConfig, ProviderConfig, SandboxConfig, SshConfig
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.pool import desktops
 from actors.desktop.pool.desktops import (
@@ -29,6 +29,7 @@ from actors.desktop.pool.desktops import (
     ProvidedDesktops,
 )
 from actors.desktop.provider import Desktop, DesktopSpec, Provider
+from actors.desktop.providers.container import ContainerProvider
 from actors.desktop.providers.sandbox import shares
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.providers.ssh import SshProvider
@@ -408,7 +409,10 @@ class DesktopPool:
 
 async def open_provider(settings: ProviderConfig, run_id: str) -> Provider:
     """The provider of these settings. `run_id` is the run's name. Raises ConfigError."""
-    return SshProvider(settings) if isinstance(settings, SshConfig) else await SandboxProvider.start(settings, run_id)
+    if isinstance(settings, SshConfig):
+        return SshProvider(settings)
+    kind = ContainerProvider if isinstance(settings, ContainerConfig) else SandboxProvider
+    return await kind.start(settings, run_id)
 
 
 def desktop_of(config: DesktopsConfig, fit_seats: int = 0) -> DesktopSpec:

@@ -3,9 +3,10 @@
 Invariant: a client that gets through to the agent finds an X server that answers. `session.json` is written, and
 connections are accepted, only after the server does. When this process ends, nothing it started goes on.
 
-Two ways in: with `--listen-fd` (a sandbox) every connection to that socket gets its own `sshd -i`. With `--keep` (a
-machine that it shares with others, reached by SSH) the session lasts as long as standard input stays open. Then this
-process adopts all processes whose parents have ended, the agent is its child, and each of them is ended at last.
+With `--listen-fd` (a sandbox) every connection to that socket gets its own `sshd -i`. With `--door` (a container) this
+process makes the socket in that folder. With `--keep` (a machine that it shares with others, reached by SSH) the
+session lasts as long as standard input stays open. Then this process adopts all processes whose parents have ended, the agent
+is its child, and each of them is ended at last.
 """
 
 from __future__ import annotations
@@ -180,6 +181,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--size", default="1280x720")
     parser.add_argument("--listen-fd", type=int)
     parser.add_argument("--go-fd", type=int)
+    parser.add_argument("--door", type=Path)
     parser.add_argument("--keep", type=Path)
     args = parser.parse_args(argv)
     os.umask(0o022)
@@ -188,17 +190,28 @@ def main(argv: list[str]) -> int:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the end of standard input ends us in order
         keep(session, args.keep, args.token)
         return 0
-    if not os.read(args.go_fd, 1):
-        return 1  # the owner died before it let this session start
-    os.set_inheritable(args.go_fd, False)
-    listener = socket.socket(fileno=args.listen_fd)
+    listener = socket.socket(fileno=args.listen_fd) if args.door is None else _door(args.door / "ssh")
     listener.set_inheritable(False)
+    # Without waiting for who writes: an owner that is gone never comes.
+    go = args.go_fd if args.door is None else os.open(args.door / "go", os.O_RDONLY | os.O_NONBLOCK)
+    select.select([go], [], [])
+    if not os.read(go, 1):
+        return 1  # the owner died before it let this session start
+    os.set_inheritable(go, False)
     try:
         session.start()
-        session.serve(listener, args.go_fd)
+        session.serve(listener, go)
     finally:
         _end_all()
     return 0
+
+
+def _door(path: Path) -> socket.socket:
+    """A socket that listens at `path`, for a host that can't hand over one of its own."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    listener.listen(16)
+    return listener
 
 
 DOOR = "agent.sock"  # of the session's folder

@@ -12,6 +12,7 @@ import msgspec
 from actors.cluster.config.deploy_files import PROVIDER, provider_set
 from actors.desktop.config import SandboxConfig
 from actors.desktop.link import GuestLink
+from actors.desktop.pool.pool import open_provider
 from actors.desktop.provider import Desktop, DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import GuestRefused
@@ -32,14 +33,15 @@ def sandbox_set(overrides: Sequence[str]) -> SandboxConfig:
     """The sandbox that `--set` asks for, for what runs in sandboxes alone. Raises ConfigError."""
     found = provider_set(overrides)
     if not isinstance(found, SandboxConfig):
-        raise ConfigError(f"--set {PROVIDER}.type: desktops of type sandbox alone are used here")
+        raise ConfigError(f"--set {PROVIDER}.type: desktops of type sandbox or container alone are used here")
     return found
 
 
 @asynccontextmanager
 async def provider(config: SandboxConfig) -> AsyncIterator[SandboxProvider]:
     """A sandbox provider that leaves nothing behind. Raises ConfigError."""
-    made = await SandboxProvider.start(config, f"check-{os.getpid()}")
+    made = await open_provider(config, f"check-{os.getpid()}")
+    assert isinstance(made, SandboxProvider)  # a container's is one, too
     try:
         yield made
     finally:

@@ -21,7 +21,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from apis.guest.code import start as code_start
 
@@ -72,12 +72,12 @@ AllowStreamLocalForwarding no
 LogLevel ERROR
 """
 # Of /etc only what programs of a desktop read; host keys, accounts and services stay out.
-_ETC = (
+ETC = (
     "X11", "alternatives", "at-spi2", "bash.bashrc", "dbus-1", "dconf", "fonts", "gimp", "gtk-2.0", "gtk-3.0",
     "inputrc", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "libreoffice", "localtime", "machine-id", "mime.types",
     "pango", "profile", "python3", "python3.11", "ssh/moduli", "terminfo", "vdpau_wrapper.cfg", "xdg",
 )  # fmt: skip
-_VAR = ("/var/lib/dbus", "/var/cache/fontconfig", "/var/lib/libreoffice")
+VAR = ("/var/lib/dbus", "/var/cache/fontconfig", "/var/lib/libreoffice")
 
 
 def started(argv: Sequence[str], uid: int | None, fds: Sequence[int], **more: Any) -> subprocess.Popen[bytes]:
@@ -114,7 +114,7 @@ def programs() -> list[str]:
         "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
         "--size", str(SMALL_BYTES), "--tmpfs", "/var",
     ]  # fmt: skip
-    for path in (*_VAR, *(f"/etc/{name}" for name in _ETC)):
+    for path in (*VAR, *(f"/etc/{name}" for name in ETC)):
         seen += ["--ro-bind-try", path, path]
     return seen
 
@@ -156,6 +156,12 @@ def trial_command(
     ]  # fmt: skip
 
 
+def session_command(name: str, size: str) -> list[str]:
+    """The first process of a desktop, without its way in."""
+    what = ("--run", GUEST_RUN, "--home", GUEST_HOME, "--token", name, "--size", size)
+    return [PYTHON, "-I", "-S", GUEST_CODE, "session", *what]
+
+
 def sandbox_command(
     *,
     disk: Path,
@@ -194,8 +200,7 @@ def sandbox_command(
         "--bind", str(disk / "run"), GUEST_RUN, "--dir", "/run/sshd",
         "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", GUEST_HOME, "--clearenv", "--setenv", "PATH", PATH,
         "--setenv", "USER", GUEST_USER, "--setenv", "LANG", "C.UTF-8",
-        PYTHON, "-I", "-S", GUEST_CODE, "session", "--run", GUEST_RUN, "--home", GUEST_HOME, "--token", name,
-        "--size", size, "--listen-fd", str(listen_fd), "--go-fd", str(go_fd),
+        *session_command(name, size), "--listen-fd", str(listen_fd), "--go-fd", str(go_fd),
     ]  # fmt: skip
     return command
 
@@ -231,6 +236,47 @@ class _Compare(ctypes.Structure):
     _fields_ = (("arg", ctypes.c_uint), ("op", ctypes.c_int), ("a", ctypes.c_uint64), ("b", ctypes.c_uint64))
 
 
+class Refusal(NamedTuple):
+    """A call that fails with an errno: always, or where its arguments compare so."""
+
+    number: int
+    call: str
+    compared: tuple[tuple[int, int, int, int], ...] = ()  # as `_Compare`
+
+
+def refusals(*, user_namespaces: bool) -> Iterator[Refusal]:
+    """Every call that a guest is refused."""
+    yield from (Refusal(errno.EPERM, call) for call in REFUSED)
+    yield from (Refusal(errno.ENOSYS, call) for call in MISSING)
+    for call in ("clone", "unshare"):
+        own = (*_NEW_OTHERS, *((_NEW_TIME,) if call == "unshare" else ()), *(() if user_namespaces else (_NEW_USER,)))
+        yield from (Refusal(errno.EPERM, call, ((0, _MASKED, flag, flag),)) for flag in own)
+    for call in ("socket", "socketpair"):
+        for way, families in ((_EQUAL, set(range(max(FAMILIES))) - {*FAMILIES}), (_ABOVE, {max(FAMILIES)})):
+            yield from (Refusal(errno.EAFNOSUPPORT, call, ((0, way, family, 0),)) for family in families)
+        for way, protocols in ((_EQUAL, set(range(max(NETLINKS))) - {*NETLINKS}), (_ABOVE, {max(NETLINKS)})):
+            for protocol in protocols:
+                yield Refusal(errno.EPROTONOSUPPORT, call, ((0, _EQUAL, _NETLINK, 0), (2, way, protocol, 0)))
+
+
+def filter_document(*, user_namespaces: bool) -> dict[str, Any]:
+    """The filter of system calls as container programs take it: `linux.seccomp` of the OCI runtime specification."""
+    ways = {_EQUAL: "SCMP_CMP_EQ", _ABOVE: "SCMP_CMP_GT", _MASKED: "SCMP_CMP_MASKED_EQ"}
+    calls = [
+        {
+            "names": [call],
+            "action": "SCMP_ACT_ERRNO",
+            "errnoRet": number,
+            "args": [
+                {"index": index, "op": ways[way], "value": value, "valueTwo": second}
+                for index, way, value, second in compared
+            ],
+        }
+        for number, call, compared in refusals(user_namespaces=user_namespaces)
+    ]
+    return {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": calls}
+
+
 def filter_program(*, user_namespaces: bool) -> bytes:
     """The filter of system calls as the kernel takes it; b"" where the library is missing."""
     try:
@@ -240,31 +286,14 @@ def filter_program(*, user_namespaces: bool) -> bytes:
     library.seccomp_init.restype = ctypes.c_void_p
     context = ctypes.c_void_p(library.seccomp_init(_ALLOW))
 
-    def refuse(number: int, call: str, *arguments: _Compare) -> None:
+    library.seccomp_attr_set(context, _ON_OTHER_ARCHITECTURES, _ERRNO | errno.ENOSYS)
+    library.seccomp_attr_set(context, _SPEED, _BINARY_TREE)
+    for number, call, arguments in refusals(user_namespaces=user_namespaces):
         known = library.seccomp_syscall_resolve_name(call.encode())
-        compared = (_Compare * len(arguments))(*arguments)
+        compared = (_Compare * len(arguments))(*(_Compare(*argument) for argument in arguments))
         done = library.seccomp_rule_add_array(context, _ERRNO | number, known, len(arguments), compared)
         if done not in (0, -errno.EDOM):  # a call that this architecture lacks
             raise OSError(-done, f"no filter of {call}: {os.strerror(-done)}")
-
-    library.seccomp_attr_set(context, _ON_OTHER_ARCHITECTURES, _ERRNO | errno.ENOSYS)
-    library.seccomp_attr_set(context, _SPEED, _BINARY_TREE)
-    for call in REFUSED:
-        refuse(errno.EPERM, call)
-    for call in MISSING:
-        refuse(errno.ENOSYS, call)
-    for call in ("clone", "unshare"):
-        own = (*_NEW_OTHERS, *((_NEW_TIME,) if call == "unshare" else ()), *(() if user_namespaces else (_NEW_USER,)))
-        for flag in own:
-            refuse(errno.EPERM, call, _Compare(0, _MASKED, flag, flag))
-    for call in ("socket", "socketpair"):
-        for way, families in ((_EQUAL, set(range(max(FAMILIES))) - {*FAMILIES}), (_ABOVE, {max(FAMILIES)})):
-            for family in families:
-                refuse(errno.EAFNOSUPPORT, call, _Compare(0, way, family))
-        for way, protocols in ((_EQUAL, set(range(max(NETLINKS))) - {*NETLINKS}), (_ABOVE, {max(NETLINKS)})):
-            for protocol in protocols:
-                netlink = _Compare(0, _EQUAL, _NETLINK), _Compare(2, way, protocol)
-                refuse(errno.EPROTONOSUPPORT, call, *netlink)
     with os.fdopen(os.memfd_create("seccomp", os.MFD_CLOEXEC), "rb") as file:
         library.seccomp_export_bpf(context, file.fileno())
         library.seccomp_release(context)

@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import ClassVar, Self
 
 import asyncssh
 import msgspec
@@ -70,6 +71,9 @@ def owner_in(folder: str, run_id: str) -> owners.SandboxOwner:
 class SandboxProvider(abc.Provider):
     """Makes sandboxes with bubblewrap; one per actor process."""
 
+    KIND: ClassVar[str] = "sandbox"
+    NEEDS: ClassVar[tuple[str, ...]] = PROGRAMS
+
     def __init__(self, config: SandboxConfig, owner: owners.SandboxOwner) -> None:
         self._config = config
         self._folder = Path(config.folder) / owner.name
@@ -83,10 +87,10 @@ class SandboxProvider(abc.Provider):
         self._filter = command.filter_program(user_namespaces=self._user_namespaces)
 
     @classmethod
-    async def start(cls, config: SandboxConfig, run_id: str) -> SandboxProvider:
+    async def start(cls, config: SandboxConfig, run_id: str) -> Self:
         """Remove what dead runs left, then make this provider's folder. Raises ConfigError."""
         provider = cls(config, owner_in(config.folder, run_id))
-        if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
+        if missing := [name for name in provider.NEEDS if shutil.which(name) is None]:
             raise ConfigError(f"missing programs: {', '.join(missing)}; install deploy/guest/packages.txt")
         laying_out = asyncio.ensure_future(asyncio.to_thread(provider._lay_out))
         try:
@@ -99,6 +103,9 @@ class SandboxProvider(abc.Provider):
         except TimeoutError as error:
             place = f"desktops.provider.state_dir {config.folder!r}"
             raise ConfigError(f"{place}: what dead runs left was not removed within {LAY_OUT_S:g} s") from error
+        except ConfigError:
+            provider._pack_up()
+            raise
         except OSError as error:
             provider._pack_up()
             detail = error.strerror or str(error)[:300]  # a copy that failed has no number of its own
@@ -178,7 +185,7 @@ class SandboxProvider(abc.Provider):
         )
         return abc.Desktop(
             name=sandbox.name,
-            provider="sandbox",
+            provider=self.KIND,
             address=abc.SshAddress(socket=str(sandbox.plug)),
             username=command.GUEST_USER,
             host_key=host_key.export_public_key(),

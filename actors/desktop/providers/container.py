@@ -1,0 +1,208 @@
+"""Desktops as containers of podman or docker on this machine.
+
+Invariant: HOME lies on this host and is read there, as a sandbox's is. A container ends with its owner: the session in
+it ends when nobody has the pipe `go` open for writing, and the guest can't open it so.
+
+Whatever is not said here is the sandbox's: folders, users, control groups, freezing, reading, removal. The container
+program makes the namespaces and starts the first process. It gets no descriptor, so the session makes its own socket in
+a folder that is taken from it before anything else runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import socket
+import stat
+import struct
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+
+from actors.desktop import provider as abc
+from actors.desktop.config import ContainerConfig, SandboxConfig
+from actors.desktop.faults import FaultCause, fault
+from actors.desktop.providers import home
+from actors.desktop.providers.sandbox import cgroups, command, owners
+from actors.desktop.providers.sandbox.provider import START_S, SandboxProvider
+from actors.desktop.providers.sandbox.sandbox import LOG, Sandbox, Watched
+from apis.guest.code import start as code_start
+from runtime.errors import ConfigError
+
+LABEL = "computerrl"
+HOST_IMAGE = "localhost/computerrl-host:1"  # empty folders, over which this machine's programs are shown
+COMMAND_S = 60.0
+DOOR = "/run/door"
+_LOOK_S = 0.01
+_LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
+
+
+class ContainerProvider(SandboxProvider):
+    """Makes containers; one per actor process."""
+
+    KIND: ClassVar[str] = "container"
+    NEEDS: ClassVar[tuple[str, ...]] = ("prlimit", "bwrap")  # which commands that judge run in
+
+    _config: ContainerConfig
+
+    def __init__(self, config: SandboxConfig, owner: owners.SandboxOwner) -> None:
+        super().__init__(config, owner)
+        self.NEEDS = (self._config.program, *type(self).NEEDS)  # type: ignore[misc]
+
+    def _lay_out(self) -> None:
+        super()._lay_out()
+        etc = self._folder / "etc"
+        document = command.filter_document(user_namespaces=self._user_namespaces)
+        (etc / "seccomp.json").write_bytes(msgspec.json.encode(document))
+        (etc / "local" / "bin").mkdir(parents=True)
+        (etc / "code").rename(etc / "local" / "bin" / "code")
+        if os.geteuid() != 0:
+            raise ConfigError("desktops.provider.type container: needs root; sandbox does without")
+        self._remove_left()
+        image = self._config.image or HOST_IMAGE
+        if not self._answer("image", "inspect", image)[0]:
+            if self._config.image:
+                raise ConfigError(f"desktops.provider.image {image!r}: {self._config.program} has no such image here")
+            made, said = self._answer("import", "-", image, given=_empty_root())
+            if not made:
+                raise ConfigError(f"desktops.provider.program {self._config.program}: no image was made: {said}")
+
+    def _program(self, *words: str) -> list[str]:
+        """The program's command line; podman takes the runtime before the verb, docker after `run`."""
+        program, runtime = self._config.program, self._config.runtime
+        named = ("--runtime", runtime) if runtime else ()
+        if program == "podman":
+            # Without systemd, as in a container, podman's own choice fails.
+            return [program, "--cgroup-manager", "cgroupfs", *named, *words]
+        return [program, words[0], *(named if words[0] == "run" else ()), *words[1:]]
+
+    def _answer(self, *words: str, given: bytes = b"") -> tuple[bool, str]:
+        """Whether the program did it, and the last line that it wrote. Blocks. Raises OSError."""
+        try:
+            line = self._program(*words)
+            done = subprocess.run(line, input=given, capture_output=True, check=False, timeout=COMMAND_S)
+        except subprocess.TimeoutExpired as error:
+            raise TimeoutError(f"{self._config.program} {words[0]} took over {COMMAND_S:g} s") from error
+        output = done.stdout if done.returncode == 0 else done.stderr
+        return done.returncode == 0, output.decode("utf-8", "replace").strip()[-2000:]
+
+    def _remove_left(self) -> None:
+        """What the program still lists of desktops whose owner is dead."""
+        listed, names = self._answer("ps", "--all", "--filter", f"label={LABEL}", "--format", "{{.Names}}")
+        if not listed:
+            raise ConfigError(f"desktops.provider.program {self._config.program} does not answer: {names[-300:]}")
+        for name in names.split():
+            owner = owners.owner_of(name)
+            if owner is not None and owner.dead(self._folder.parent):
+                self._answer("rm", "--force", name)
+
+    async def _launch(self, sandbox: Sandbox, spec: abc.DesktopSpec) -> int:
+        """Start the container, put its first process into its groups while it waits, and let that go on; its id."""
+        door = sandbox.folder / "door"
+        door.mkdir()
+        door.chmod(0o755)
+        os.mkfifo(door / "go", 0o644)
+        (door / "go").chmod(0o644)
+        os.chown(door, sandbox.lease.uid, -1)
+        sandbox.lifeline = os.open(door / "go", os.O_RDWR | os.O_CLOEXEC)
+        (sandbox.folder / "passwd").write_text(_with_id(command.PASSWD, sandbox.lease.uid))
+        (sandbox.folder / "group").write_text(_with_id(command.GROUP, sandbox.lease.uid))
+        with (sandbox.disk / LOG).open("wb") as log:
+            argv = self._program(*self._run(sandbox, spec, door))
+            sandbox.process = command.started(argv, None, (), stdout=log, stderr=log, start_new_session=True)
+        sandbox.outer = Watched(sandbox.process.pid)
+        init_pid = await self._first_process(sandbox, door / "ssh")
+        sandbox.init = Watched(init_pid)
+        os.chown(door, 0, 0)  # from here on nothing more is put there
+        if sandbox.listener is not None:
+            sandbox.listener.close()
+        os.replace(door / "ssh", sandbox.plug)
+        if not stat.S_ISSOCK(os.lstat(sandbox.plug).st_mode):
+            raise fault(FaultCause.SANDBOX_REFUSED, "the container made no socket")
+        sandbox.warnings += await asyncio.to_thread(cgroups.enter, sandbox.groups, [init_pid])
+        os.write(sandbox.lifeline, b"2")
+        return init_pid
+
+    def _run(self, sandbox: Sandbox, spec: abc.DesktopSpec, door: Path) -> list[str]:
+        """The words of `run`."""
+        user, etc = f"{sandbox.lease.uid}:{sandbox.lease.uid}", self._folder / "etc"
+        binds = [
+            (sandbox.disk / "home", command.GUEST_HOME, ""), (sandbox.disk / "tmp", "/tmp", ""),  # noqa: S108
+            (sandbox.disk / "run", command.GUEST_RUN, ""), (door, DOOR, ""),
+            (self._folder / "guest", command.GUEST_CODE, "ro"), (sandbox.folder / "passwd", "/etc/passwd", "ro"),
+            (sandbox.folder / "group", "/etc/group", "ro"), (etc / "chromium.d", "/etc/chromium.d", "ro"),
+        ]  # fmt: skip
+        if not self._config.image:
+            shown = ("/usr", *command.VAR, *(f"/etc/{name}" for name in command.ETC))
+            binds += [(Path(path), path, "ro") for path in shown if os.path.exists(path)]
+            binds += [(etc / "local", "/usr/local", "ro")]
+            if (editor := home.editor_place()) is not None:
+                binds += [(editor, code_start.EDITOR, "ro")]
+        return [
+            "run", "--rm", "--name", sandbox.name, "--label", LABEL, "--network", "none", "--hostname", "desktop",
+            "--cap-drop", "ALL", "--security-opt", "no-new-privileges",
+            "--security-opt", f"seccomp={etc / 'seccomp.json'}", "--user", user, "--read-only",
+            "--memory", str(spec.memory_bytes), "--pids-limit", str(spec.processes),
+            "--ulimit", f"nofile={spec.open_files}:{spec.open_files}", "--ulimit", "core=0:0",
+            "--ulimit", f"nproc={spec.processes}:{spec.processes}",  # podman's own may be more than this host allows
+            "--shm-size", str(command.SMALL_BYTES), "--tmpfs", "/run/sshd", "--workdir", command.GUEST_HOME,
+            "--env", f"PATH={command.PATH}", "--env", f"USER={command.GUEST_USER}", "--env", "LANG=C.UTF-8",
+            *(word for source, place, how in binds for word in ("--volume", f"{source}:{place}:{how}".rstrip(":"))),
+            self._config.image or HOST_IMAGE,
+            *command.session_command(sandbox.name, f"{spec.width}x{spec.height}"), "--door", DOOR,
+        ]  # fmt: skip
+
+    async def _first_process(self, sandbox: Sandbox, plug: Path) -> int:
+        """The process that listens at `plug`, as this host numbers it, once it does."""
+        try:
+            async with asyncio.timeout(START_S):
+                while True:
+                    if sandbox.process is None or sandbox.process.poll() is not None:
+                        raise fault(FaultCause.SANDBOX_REFUSED, sandbox.last_words() or "the container ended at once")
+                    if (pid := _listener(plug)) > 0:
+                        return pid
+                    await asyncio.sleep(_LOOK_S)
+        except TimeoutError:
+            raise fault(FaultCause.BOOT_TIMEOUT, f"no container within {START_S:g} s") from None
+
+    async def _throw_away(self, sandbox: Sandbox) -> None:
+        await super()._throw_away(sandbox)
+        if sandbox.process is not None and sandbox.process.returncode < 0:
+            # Its client was killed, and removes nothing.
+            await asyncio.to_thread(self._answer, "rm", "--force", sandbox.name)
+
+
+def _with_id(accounts: str, uid: int) -> str:
+    """`accounts` with the guest's user under the number that it has on this host: no user namespace maps it."""
+    return accounts.replace(f":{command.GUEST_UID}:", f":{uid}:")
+
+
+def _listener(plug: Path) -> int:
+    """The process that listens at `plug`; 0 while none does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.setblocking(False)
+        try:
+            client.connect(str(plug))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return 0
+        pid, _, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        return int(pid)
+
+
+def _empty_root() -> bytes:
+    """A tar file of the folders that a root needs."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for name in ("usr", "etc", "var", "proc", "sys", "dev", "tmp", "run", "home", "opt"):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(entry)
+        for name, target in _LINKS.items():
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname = tarfile.SYMTYPE, target
+            tar.addfile(entry)
+    return packed.getvalue()
