@@ -5,8 +5,8 @@ connections are accepted, only after the server does. When this process ends, no
 
 With `--listen-fd` (a sandbox) every connection to that socket gets its own `sshd -i`. With `--door` (a container) this
 process makes the socket in that folder. With `--keep` (a machine that it shares with others, reached by SSH) the
-session lasts as long as standard input stays open. Then this process adopts all processes whose parents have ended, the agent
-is its child, and each of them is ended at last.
+session lasts as long as standard input stays open. Then this process adopts all processes whose parents have ended, the
+agent is its child, and each of them is ended at last.
 """
 
 from __future__ import annotations
