@@ -1,7 +1,7 @@
 """Desktops as containers of podman or docker on this machine.
 
-Invariant: HOME lies on this host and is read there, as a sandbox's is. A container ends with its owner: the session in
-it ends when nobody has the pipe `go` open for writing, and the guest can't open it so.
+HOME lies on this host and is read there, as a sandbox's is. A container ends with its owner: its session ends when no
+process has the pipe `go` open for writing, and the guest can't open it so.
 
 Whatever is not said here is the sandbox's: folders, users, control groups, freezing, reading, removal. The container
 program makes the namespaces and starts the first process. It gets no descriptor, so the session makes its own socket in
