@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import inspect
 import os
 import resource
 import signal
@@ -39,12 +38,11 @@ Message = dict[str, Any]
 
 
 class ChatRequest(msgspec.Struct, frozen=True):
-    """`messages` rendered, or with `facts` what is to be known of the template. Without either, the tokenizer."""
+    """`messages` rendered up to an answer, or with `facts` what is to be known of the template; else the tokenizer."""
 
     folder: str
     limit_s: float
     messages: list[Message] = []
-    options: dict[str, Any] = {}  # of transformers' apply_chat_template
     facts: bool = False
     as_ids: bool = False  # in place of a text, the ids of transformers: contents are no data then
 
@@ -184,13 +182,8 @@ def _memory(more: int) -> Iterator[None]:
 
 def _made(tokenizer: Any, request: ChatRequest) -> ChatResponse:
     """A conversation as the template renders it, or its ids as transformers has them. Raises what a template raises."""
-    options = dict(request.options)
-    variables = options.pop("chat_template_kwargs", None) or {}
-    taken = inspect.signature(tokenizer.apply_chat_template).parameters
-    if wrong := next((name for name in variables if name in taken), ""):
-        raise ValueError(f"chat_template_kwargs: {wrong} is no variable of the template")
     made = tokenizer.apply_chat_template(
-        request.messages, tokenize=request.as_ids, return_dict=False, **options, **variables
+        request.messages, tokenize=request.as_ids, return_dict=False, add_generation_prompt=True
     )
     return ChatResponse(ids=array("I", made).tobytes()) if request.as_ids else ChatResponse(rendered=str(made))
 

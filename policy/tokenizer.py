@@ -17,7 +17,7 @@ from array import array
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
@@ -42,11 +42,6 @@ if TYPE_CHECKING:
 
 
 PAD, END, USER, ASSISTANT, SYSTEM = SPECIAL_TOKENS = ("<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>")
-
-CHAT_TEMPLATE = (
-    "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] + '<|end|>' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
-)
 
 # Each text is encoded by itself: the library's threads would gain nothing, and it warns of every fork with them.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -229,21 +224,21 @@ class _TemplateForm:
     def prompt(self, turns: Sequence[str], system: str | None) -> array[int]:
         if self.folded and system is not None:
             turns, system = (f"{system}\n\n{turns[0]}", *turns[1:]), None
-        return self.ids(conversation(turns, system), {"add_generation_prompt": True})
+        return self.ids(conversation(turns, system))
 
-    def ids(self, messages: list[Message], options: dict[str, Any]) -> array[int]:
-        """The ids of any conversation; `options` are those of transformers. Raises ConfigError."""
+    def ids(self, messages: list[Message]) -> array[int]:
+        """The ids of any conversation, up to an answer. Raises ConfigError."""
         names: list[str] = []
         hidden = [{**message, "content": self._rendered.hidden(message["content"], names)} for message in messages]
-        rendered = self._asked(ChatRequest(self._folder, RENDER_S, hidden, options)).rendered
+        rendered = self._asked(ChatRequest(self._folder, RENDER_S, hidden)).rendered
         return self._rendered.ids(rendered, names, messages[-1]["content"])
 
     def _differs(self, turns: int, system: str | None) -> bool:
         """Whether contents without control tokens have other ids than those of transformers."""
         texts = [f"{number}. {_SAMPLE}" for number in range(2 * turns - 1)]
-        messages, options = conversation(texts, system), {"add_generation_prompt": True}
-        theirs = self._asked(ChatRequest(self._folder, RENDER_S, messages, options, as_ids=True)).ids
-        return self.ids(messages, options).tobytes() != theirs
+        messages = conversation(texts, system)
+        theirs = self._asked(ChatRequest(self._folder, RENDER_S, messages, as_ids=True)).ids
+        return self.ids(messages).tobytes() != theirs
 
     def _asked(self, request: ChatRequest, wrong: str = "the chat template fails") -> ChatResponse:
         try:
@@ -350,15 +345,12 @@ class Tokenizer:
         turns.append(_sound(user_text))
         return self._form.prompt(turns, None if system is None else _sound(system))
 
-    def chat_ids(self, messages: Sequence[tuple[str, str]], options: dict[str, Any]) -> list[int]:
-        """The ids of messages, each a role and a text, with `options` of transformers' apply_chat_template.
-
-        Raises ConfigError.
-        """
+    def chat_ids(self, messages: Sequence[tuple[str, str]]) -> list[int]:
+        """The ids of messages, each a role and a text, up to an answer. Raises ConfigError."""
         spoken = [{"role": role, "content": _sound(text)} for role, text in messages]
         if isinstance(self._form, _TemplateForm):
-            return self._form.ids(spoken, options).tolist()
-        return self._form.prompt(*_turns_of(spoken, options)).tolist()
+            return self._form.ids(spoken).tolist()
+        return self._form.prompt(*_turns_of(spoken)).tolist()
 
     async def close(self) -> None:
         """A host closes what its actors share; nothing is open here."""
@@ -373,15 +365,13 @@ class Tokenizer:
         return [*self.encode(text), self.eos_id]
 
 
-def _turns_of(messages: list[Message], options: dict[str, Any]) -> tuple[list[str], str | None]:
+def _turns_of(messages: list[Message]) -> tuple[list[str], str | None]:
     """The turns and the system text of messages to a model built here. Raises ConfigError for others."""
-    if wrong := next((name for name, value in options.items() if name != "add_generation_prompt" and value), ""):
-        raise ConfigError(f"{wrong}: the bundled model's chat form has nothing of it")
     system = messages[0]["content"] if messages and messages[0]["role"] == "system" else None
     turns = messages[0 if system is None else 1 :]
     for number, message in enumerate(turns):
         if message["role"] != ("assistant" if number % 2 else "user"):
             raise ConfigError(f"messages: a {message['role']} message where user and assistant take turns")
-    if len(turns) % 2 == 0 or not options.get("add_generation_prompt"):
+    if len(turns) % 2 == 0:
         raise ConfigError("messages: the last one is the user's, and the assistant answers")
     return [message["content"] for message in turns], system

@@ -52,7 +52,7 @@ class AnswerText:
 
 
 _FINISH = {"stop": "stop", "length": "length"}
-_SAMPLED = ("temperature", "top_p", "top_k", "min_p", "ignore_eos", "skip_special_tokens")  # by one name on both routes
+_SAMPLED = ("temperature", "top_p", "ignore_eos")  # by one name on both routes
 
 
 class _Piece(NamedTuple):
@@ -105,7 +105,7 @@ class ChatHandler:
                 self._tokenizer = await asyncio.to_thread(Tokenizer.load, self._folder)
             tokenizer: Tokenizer = self._tokenizer
             messages = [(message.role, message.text) for message in body.messages]
-            ids = await asyncio.to_thread(tokenizer.chat_ids, messages, body.template)
+            ids = await asyncio.to_thread(tokenizer.chat_ids, messages)
         except ConfigError as error:
             raise refuse_chat(str(error)) from error
         params = {
@@ -115,7 +115,6 @@ class ChatHandler:
         }
         params |= {name: value for name in _SAMPLED if (value := getattr(body, name)) is not None}
         return GenerateBody(
-            rid=body.rid or body.request_id,
             input_ids=ids,
             sampling_params=msgspec.Raw(msgspec.json.encode(params)),
             stream=bool(body.stream or body.stops),

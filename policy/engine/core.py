@@ -13,7 +13,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import msgspec
 import torch
@@ -62,24 +61,13 @@ _GREEDY_BELOW = 1e-6  # SGLang treats smaller temperatures as greedy
 _BELOW_ONE = 1.0 - 2.0**-30  # keeps the target strictly inside the distribution's mass
 
 
-class Share(NamedTuple):
-    """The tokens that a row draws from, of its likeliest ones: SGLang's names, each counted on all tokens."""
-
-    top_p: float = 1.0  # those that together have this share (A. Holtzman et al., 2019)
-    top_k: int = 0  # so many; 0 is all
-    min_p: float = 0.0  # those that have at least this part of the likeliest's probability
-
-
-ALL = Share()
-
-
 @torch.inference_mode()
 def draw(
-    logits: Tensor, temperatures: list[float], uniforms: list[float], shares: list[Share]
+    logits: Tensor, temperatures: list[float], uniforms: list[float], shares: list[float]
 ) -> tuple[list[int], list[float]]:
     """Draw one token per row of `logits` [rows, vocab] by inverting the distribution function at `uniforms` in [0, 1).
 
-    A row draws from the tokens of its share alone.
+    A row draws from its likeliest tokens alone that together have its share (top-p, A. Holtzman et al., 2019).
     Returns token ids and their log-probabilities; the latter are not finite where the logits are not.
     """
     greedy = [temperature < _GREEDY_BELOW for temperature in temperatures]
@@ -91,7 +79,7 @@ def draw(
         tokens = logits.argmax(-1, keepdim=True)
     else:
         likely = logprobs.exp()
-        if any(share != ALL for share in shares):
+        if any(share != 1.0 for share in shares):
             likely = _within(likely, shares)
         mass = likely.cumsum(-1, dtype=torch.float64)
         points = torch.tensor(uniforms, dtype=torch.float64, device=logits.device)[:, None]
@@ -103,16 +91,12 @@ def draw(
     return tokens[:, 0].tolist(), logprobs.gather(1, tokens)[:, 0].tolist()
 
 
-def _within(likely: Tensor, shares: list[Share]) -> Tensor:
+def _within(likely: Tensor, shares: list[float]) -> Tensor:
     """`likely` [rows, vocab], 0 for the tokens outside the share of their row."""
-    top_p, top_k, min_p = (
-        torch.tensor(column, dtype=torch.float64, device=likely.device)[:, None] for column in zip(*shares, strict=True)
-    )
+    top_p = torch.tensor(shares, dtype=torch.float64, device=likely.device)[:, None]
     ordered, order = likely.sort(dim=-1, descending=True, stable=True)
     before = ordered.cumsum(-1, dtype=torch.float64) - ordered
-    place = torch.arange(likely.shape[-1], device=likely.device)
-    out = (before >= top_p) | ((place >= top_k) & (top_k > 0)) | (ordered < min_p * ordered[:, :1])
-    return torch.zeros_like(likely).scatter(-1, order, ordered.masked_fill(out, 0.0))
+    return torch.zeros_like(likely).scatter(-1, order, ordered.masked_fill(before >= top_p, 0.0))
 
 
 @torch.inference_mode()
@@ -330,7 +314,7 @@ class EngineCore:
                 part,
                 [owner.draw.temperature for owner in owners],
                 [owner.random.random() for owner in owners],
-                [Share(owner.draw.top_p, owner.draw.top_k, owner.draw.min_p) for owner in owners],
+                [owner.draw.top_p for owner in owners],
             )
             for owner, token, logprob in zip(owners, tokens, logprobs, strict=True):
                 self._take(owner, token, logprob, resident.name)

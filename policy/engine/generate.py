@@ -133,8 +133,6 @@ class GenerateHandler:
             max_new_tokens=room,
             temperature=params.temperature,
             top_p=params.top_p,
-            top_k=max(0, params.top_k),
-            min_p=params.min_p,
             # ignore_eos switches off stop_token_ids too: SGLang returns before it looks at either.
             stop_ids=frozenset() if params.ignore_eos else self._eos | frozenset(params.stop_token_ids or ()),
             seed=secrets.randbits(63) if params.sampling_seed is None else params.sampling_seed,

@@ -38,6 +38,8 @@ _NEUTRAL_PARAMS: dict[str, Any] = {
     "repetition_penalty": 1.0,
     "min_new_tokens": 0,
     "n": 1,
+    "top_k": -1,
+    "min_p": 0.0,
     **dict.fromkeys("stop stop_regex beam_width json_schema regex ebnf structural_tag logit_bias watermark".split()),
 }
 
@@ -56,8 +58,6 @@ class SamplingParams(msgspec.Struct, kw_only=True):
     stream_interval: int | None = None
     custom_params: Any = None
     top_p: float = 1.0
-    top_k: int = -1
-    min_p: float = 0.0
 
 
 class _Refused(msgspec.Struct, kw_only=True):
@@ -128,58 +128,34 @@ def read_params(raw: bytes) -> SamplingParams:
         raise refuse(f"temperature must be a non-negative finite number, got {params.temperature}.")
     if not 0.0 < params.top_p <= 1.0:
         raise refuse(f"top_p must be in (0, 1], got {params.top_p}.")
-    if params.top_k < 1 and params.top_k not in (-1, 0):
-        raise refuse(f"top_k must be -1 (all tokens) or at least 1, got {params.top_k}.")
-    if not 0.0 <= params.min_p <= 1.0:
-        raise refuse(f"min_p must be in [0, 1], got {params.min_p}.")
     return params
 
 
 _PARAMS = (*SamplingParams.__struct_fields__, *_NEUTRAL_PARAMS)
 
-# --- /v1/chat/completions: OpenAI's fields, and those that vLLM and SGLang have added --------------------------
+# --- /v1/chat/completions ----------------------------------------------------------------------------------------
 
 _Stop = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 _Stops = Annotated[list[_Stop], msgspec.Meta(max_length=16)]
 
 # Without influence on an answer, whatever they are.
-_IGNORED = frozenset(
-    """model user metadata service_tier safety_identifier prompt_cache_key prompt_cache_retention prompt_cache_options
-    parallel_tool_calls spaces_between_special_tokens stream_interval separate_reasoning stream_reasoning""".split()
-)
-# Known, and not carried out: taken at the values that ask for nothing, which are null, false, 0 and what is empty.
-_REFUSED = frozenset(
-    """audio prediction reasoning_effort verbosity web_search_options moderation n logprobs store logit_bias tool_choice
-    function_call response_format modalities include_reasoning length_penalty repetition_penalty best_of
-    beam_width allowed_token_ids custom_logit_processor custom_params vllm_xargs watermark structured_outputs
-    guided_json guided_regex guided_choice guided_grammar guided_decoding_backend structural_tag json_schema regex ebnf
-    chat_template tool_reference truncate_prompt_tokens prompt_logprobs reasoning thinking_token_budget
-    repetition_detection mm_processor_kwargs media_io_kwargs input_ids cache_salt extra_key lora_path session_params
-    kv_transfer_params data_parallel_rank routed_dp_rank bootstrap_host bootstrap_port bootstrap_room
-    use_beam_search include_stop_str_in_output no_stop_trim echo add_special_tokens return_tokens_as_token_ids
-    return_token_ids return_hidden_states return_prompt_token_ids return_routed_experts return_cached_tokens_details
-    return_meta_info top_logprobs frequency_penalty presence_penalty min_tokens min_new_tokens priority
-    tools functions bad_words stop_regex logits_processors documents""".split()
-)
-_REFUSED_IN_MESSAGE = frozenset(
-    """name refusal audio tool_call_id function_call reasoning reasoning_content reasoning_details annotations
-    tool_calls prefix""".split()
-)
-_REFUSED_IN_STREAM = frozenset(("include_obfuscation", "continuous_usage_stats"))
-# The values that ask for nothing of those for which what is empty asks for something.
+_IGNORED = ("model", "user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "parallel_tool_calls")
+# Fields that are not carried out, and the values that ask for nothing. Any other field may be null alone.
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
-    **dict.fromkeys(
-        """prompt_logprobs thinking_token_budget truncate_prompt_tokens reasoning chat_template structured_outputs
-        guided_json guided_regex guided_choice json_schema regex ebnf""".split(),
-        (None,),
-    ),
-    **dict.fromkeys("n repetition_penalty length_penalty best_of".split(), (1,)),
-    **dict.fromkeys("tool_choice function_call".split(), ("none", "auto")),
+    "n": (1,),
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "repetition_penalty": (1,),
+    "top_k": (-1, 0),
+    "min_p": (0,),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "logit_bias": ({},),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
     "response_format": ({"type": "text"},),
-    "modalities": (["text"],),
-    "include_reasoning": (True,),
+    "store": (False,),
 }
-_NOTHING: tuple[Any, ...] = (False, 0, "", [], {})
 
 
 class _Part(msgspec.Struct, tag_field="type", tag="text"):
@@ -207,35 +183,16 @@ class ChatBody(msgspec.Struct):
     max_completion_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
     seed: int | None = None
     stop: _Stop | _Stops | None = None
     stop_token_ids: list[int] | None = None
     ignore_eos: bool | None = None
-    skip_special_tokens: bool | None = None
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
-    add_generation_prompt: bool | None = None
-    continue_final_message: bool | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
-    rid: str | None = None
-    request_id: str | None = None
 
     @property
     def stops(self) -> list[str]:
         return [self.stop] if isinstance(self.stop, str) else self.stop or []
-
-    @property
-    def template(self) -> dict[str, Any]:
-        continues = bool(self.continue_final_message)
-        begins = not continues if self.add_generation_prompt is None else self.add_generation_prompt
-        options: dict[str, Any] = {"add_generation_prompt": begins}
-        if continues:
-            options["continue_final_message"] = True
-        if self.chat_template_kwargs:
-            options["chat_template_kwargs"] = self.chat_template_kwargs
-        return options
 
 
 def refuse_chat(message: str, name: str | None = None) -> BadRequest:
@@ -247,36 +204,30 @@ def read_chat(raw: bytes) -> ChatBody:
     """The request in `raw`, each field typed by itself. Raises BadRequest."""
     try:
         plain = msgspec.json.decode(raw, type=dict[str, Any])
-        _check_names(plain, (*ChatBody.__struct_fields__, *_IGNORED), _REFUSED, "")
+        _check_names(plain, (*ChatBody.__struct_fields__, *_IGNORED), "")
         for number, message in enumerate(plain.get("messages") or []):
             if isinstance(message, dict):
-                _check_names(message, _Message.__struct_fields__, _REFUSED_IN_MESSAGE, f"messages[{number}].")
+                _check_names(message, _Message.__struct_fields__, f"messages[{number}].")
         if isinstance(options := plain.get("stream_options"), dict):
-            _check_names(options, _StreamOptions.__struct_fields__, _REFUSED_IN_STREAM, "stream_options.")
+            _check_names(options, _StreamOptions.__struct_fields__, "stream_options.")
         body = msgspec.convert(plain, ChatBody)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise refuse_chat(str(error)) from error
-    if body.continue_final_message and body.add_generation_prompt:
-        name = "add_generation_prompt"
-        raise refuse_chat(f"{name}: an answer can't begin where continue_final_message lets the last one go on", name)
     if body.stream_options is not None and not body.stream:
         raise refuse_chat("stream_options: it goes with stream=true", "stream_options")
     return body
 
 
-def _check_names(plain: dict[str, Any], carried: tuple[str, ...], refused: frozenset[str], at: str) -> None:
-    """Raise BadRequest for a field that is neither carried out nor without influence."""
+def _check_names(plain: dict[str, Any], carried: tuple[str, ...], at: str) -> None:
+    """Raise BadRequest for a field that asks for something and is not carried out."""
     for name, value in plain.items():
-        if name in carried:
-            continue
-        if name not in refused:
-            near = get_close_matches(name[:80], [*carried, *sorted(refused)], 1)
-            hint = f": did you mean {near[0]}?" if near else ""
-            shown = at + ascii(name[:80])[1:-1]
-            raise refuse_chat(f"{shown} is no field of a chat completion{hint}", shown)
-        neutral = _NEUTRAL.get(name, _NOTHING)
+        neutral = () if at else _NEUTRAL.get(name, ())
         # Python takes False for 0: of another type it is another value.
         same = (isinstance(value, bool) == isinstance(ours, bool) and value == ours for ours in neutral)
-        if value is not None and not any(same):
-            only = "" if neutral is _NOTHING else f" other than {msgspec.json.encode(neutral[0]).decode()}"
-            raise refuse_chat(f"{at}{name}{only} is not supported by this engine", f"{at}{name}")
+        if name in carried or value is None or any(same):
+            continue
+        shown = at + ascii(name[:80])[1:-1]
+        near = get_close_matches(name[:80], carried, 1)
+        only = f" other than {msgspec.json.encode(neutral[0]).decode()}" if neutral else ""
+        hint = f": did you mean {near[0]}?" if near and not neutral else ""
+        raise refuse_chat(f"{shown}{only} is not supported by this engine{hint}", shown)

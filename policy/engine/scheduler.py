@@ -30,8 +30,6 @@ class Draw:
     stop_ids: frozenset[int]
     seed: int
     top_p: float = 1.0  # share of the likeliest tokens that are drawn from
-    top_k: int = 0  # number of the likeliest tokens that are drawn from; 0 is all
-    min_p: float = 0.0  # least probability of a token that is drawn, in that of the likeliest
 
 
 @dataclass(frozen=True, slots=True)

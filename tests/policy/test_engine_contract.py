@@ -121,7 +121,7 @@ async def test_an_unknown_pause_mode_is_refused(fresh):
         ({"input_ids": [1], "text": "<1>"}, "text"),
         ({"input_ids": [1], "sampling_params": {"temperature": "hot"}}, "float"),
         ({"input_ids": [1], "sampling_params": {"top_p": 0}}, "top_p must be in (0, 1]"),
-        ({"input_ids": [1], "sampling_params": {"top_k": -2}}, "top_k must be"),
+        ({"input_ids": [1], "sampling_params": {"top_k": 2}}, "top_k other than -1"),
         ({"input_ids": [1], "sampling_params": {"stop": ["a"]}}, "stop"),
         ({"input_ids": [1], "sampling_params": {"watermark": True}}, "watermark is not supported"),
         ({"input_ids": [1], "sampling_params": {"n": 2}}, "n other than 1"),

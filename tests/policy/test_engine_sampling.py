@@ -9,14 +9,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.engine.core import ALL, Share, draw
+from policy.engine.core import draw
 
 LOGITS = st.lists(st.floats(-20, 20, width=32), min_size=2, max_size=9)
 
 
 @given(logits=LOGITS, temperature=st.floats(0.05, 4.0), uniform=st.floats(0, 1, exclude_max=True))
 def test_a_draw_inverts_the_distribution_function(logits, temperature, uniform):
-    (token,), (logprob,) = draw(torch.tensor([logits]), [temperature], [uniform], [ALL])
+    (token,), (logprob,) = draw(torch.tensor([logits]), [temperature], [uniform], [1.0])
     expected = torch.log_softmax(torch.tensor(logits) / temperature, -1)
     assert logprob == pytest.approx(float(expected[token]), abs=1e-5)
     mass = expected.double().exp().cumsum(-1)
@@ -27,7 +27,7 @@ def test_a_draw_inverts_the_distribution_function(logits, temperature, uniform):
 
 @given(logits=LOGITS)
 def test_temperature_zero_is_greedy_with_plain_logprobs(logits):
-    (token, other), (logprob, _) = draw(torch.tensor([logits, logits]), [0.0, 1.0], [0.5, 0.5], [Share(0.9), ALL])
+    (token, other), (logprob, _) = draw(torch.tensor([logits, logits]), [0.0, 1.0], [0.5, 0.5], [0.9, 1.0])
     assert logits[token] == max(logits)
     assert logprob == pytest.approx(float(torch.log_softmax(torch.tensor(logits), -1)[token]), abs=1e-6)
     assert 0 <= other < len(logits)
@@ -36,7 +36,7 @@ def test_temperature_zero_is_greedy_with_plain_logprobs(logits):
 def test_tokens_without_mass_are_never_drawn():
     logits = torch.tensor([[0.0, -math.inf, 0.0, -math.inf]])
     for uniform in (0.0, 0.4999999, 0.5, 0.999999999999):
-        (token,), (logprob,) = draw(logits, [1.0], [uniform], [Share(0.999)])
+        (token,), (logprob,) = draw(logits, [1.0], [uniform], [0.999])
         assert token in (0, 2)
         assert math.isfinite(logprob)
 
@@ -44,31 +44,8 @@ def test_tokens_without_mass_are_never_drawn():
 @given(logits=LOGITS, share=st.floats(0.01, 1.0), uniform=st.floats(0, 1, exclude_max=True))
 @pytest.mark.slow
 def test_a_share_of_the_likeliest_tokens_is_drawn_from(logits, share, uniform):
-    (token,), (logprob,) = draw(torch.tensor([logits]), [1.0], [uniform], [Share(share)])
+    (token,), (logprob,) = draw(torch.tensor([logits]), [1.0], [uniform], [share])
     likely = torch.softmax(torch.tensor(logits), -1)
     assert logprob == pytest.approx(float(likely[token].log()), abs=1e-5), "what is left out changes no log-probability"
     likelier = likely[likely > likely[token] * (1 + 1e-5)]  # a smaller difference may be a tie in another precision
     assert float(likelier.double().sum()) < share + 1e-5
-
-
-@pytest.mark.parametrize(
-    ("share", "drawn"),
-    [
-        (Share(top_k=1), {0}),
-        (Share(top_k=3), {0, 1, 2}),
-        (Share(top_k=99), {0, 1, 2, 3}),
-        (Share(min_p=0.5), {0, 1}),
-        (Share(min_p=1.0), {0}),
-        (Share(top_p=0.7, top_k=3, min_p=0.3), {0, 1}),
-        (ALL, {0, 1, 2, 3}),
-    ],
-)
-def test_a_share_leaves_the_likeliest_tokens(share: Share, drawn: set[int]) -> None:
-    likely = [0.5, 0.3, 0.15, 0.05]
-    logits = torch.tensor([likely, likely]).log()
-    tokens = set()
-    for n in range(200):
-        (token, _), (logprob, _) = draw(logits, [1.0, 1.0], [n / 200, 0.99], [share, ALL])
-        assert logprob == pytest.approx(math.log(likely[token]), abs=1e-5)
-        tokens.add(token)
-    assert tokens == drawn
