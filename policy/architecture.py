@@ -85,7 +85,6 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def traits(self) -> Traits:
-        """What the model has in common with others of its `model_type`."""
         return STYLES[self.style]
 
 

@@ -340,7 +340,6 @@ class Tokenizer:
         return self.packed_prompt(user_text, system, earlier).tolist()
 
     def packed_prompt(self, user_text: str, system: str | None = None, earlier: Sequence[Exchange] = ()) -> array[int]:
-        """The ids of `prompt_ids`, four bytes each."""
         turns = [_sound(text) for exchange in earlier for text in exchange]
         turns.append(_sound(user_text))
         return self._form.prompt(turns, None if system is None else _sound(system))

@@ -79,7 +79,6 @@ class Actor:
         """After the last message, every handler and spawned task ended; called after a failed `on_start` too."""
 
     def doing(self) -> str:
-        """One line for `status`."""
         return ""
 
     @classmethod
@@ -146,7 +145,6 @@ class Context:
         return self._node.clock
 
     def ref(self, name: str) -> Ref:
-        """The actor called `name`, wherever it lives; it need not have started yet."""
         return Ref(self._node, self.name, name)
 
     def spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:

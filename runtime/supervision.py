@@ -86,7 +86,6 @@ class RestartBudget:
         self._up_at: float | None = None
 
     def up(self, now: float) -> None:
-        """The part works since `now`."""
         self._up_at = now
 
     def on_failure(self, now: float, cause: str, *, curable: bool = True) -> Restart | GiveUp:

@@ -179,24 +179,19 @@ class ActorSystem:
             self._joining.pop(name, None)
 
     def on_command(self, name: str, command: Callable[[bytes, Say], Awaitable[None]]) -> None:
-        """Let other processes of this user ask for `command` (`runtime/control.py`)."""
         self._control.commands[name] = command
 
     def names(self) -> list[str]:
-        """The actors that are there, in the order of spawning."""
         return list(self._order)
 
     def ref(self, name: str, sender: str = "system") -> Ref:
-        """A way to ask an actor from outside any actor."""
         return Ref(self._node, sender, name)
 
     async def failed(self) -> str:
-        """Wait until a part can't be kept alive; returns the reason."""
         await self._failed.wait()
         return self._failure or ""
 
     async def statuses(self) -> list[ActorStatus]:
-        """What every actor is doing, in the order of spawning."""
         parts = await asyncio.gather(*(host.statuses() for host in self._routes.hosts.values()))
         by_name = {status.name: status for part in (self._inline.statuses(), *parts) for status in part}
         return [by_name[name] for name in self._order if name in by_name]
@@ -241,7 +236,6 @@ class ActorSystem:
         self._failed.set()
 
     def route(self, envelope: Envelope) -> None:
-        """Pass on what a child host sent."""
         if envelope.kind in ("reply", "accepted", "error"):
             self._node.answer(envelope)
             return

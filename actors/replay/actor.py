@@ -38,7 +38,6 @@ class Change:
         self.listeners: set[asyncio.Event] = set()
 
     def happened(self) -> None:
-        """Wake all listeners."""
         self.revision += 1
         for listener in self.listeners:
             listener.set()
@@ -270,7 +269,6 @@ class ReplayActor(Actor):
 
     @handles(messages.Take, concurrent=True)
     async def take(self, msg: messages.Take) -> messages.Batch | messages.NothingToTake:
-        """Park the learner until there is a batch."""
         end = self.ctx.clock.now() + msg.wait_s
         while True:
             revision = self._change.revision
@@ -306,19 +304,16 @@ class ReplayActor(Actor):
 
     @handles(messages.GetFigures, concurrent=True)
     async def figures(self, _msg: messages.GetFigures) -> messages.Figures:
-        """The snapshot now."""
         # Read before the job is queued: a snapshot may be newer than its revision says, never older.
         return await self._do(figures.figures, self._change.revision)
 
     @handles(messages.WaitFigures, concurrent=True)
     async def wait_figures(self, msg: messages.WaitFigures) -> messages.Figures:
-        """The snapshot once something changed."""
         await self._change.after(msg.since, msg.wait_s)
         return await self._do(figures.figures, self._change.revision)
 
     @handles(messages.CloseRun, concurrent=True)
     async def close_run(self, _msg: messages.CloseRun) -> Done:
-        """End the run: nothing new is handed out."""
         return await self._do(phases.close_run)
 
     def _import_demos(self, tx: Transaction) -> None:

@@ -153,7 +153,6 @@ class EvalFigures(Value):
 
     @property
     def planned(self) -> int:
-        """Episodes of the whole round."""
         return self.tasks * self.episodes
 
 

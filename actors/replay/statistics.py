@@ -26,12 +26,10 @@ class Rate(msgspec.Struct, frozen=True):
 
     @property
     def value(self) -> float:
-        """The share, 0 of an empty set."""
         return self.successes / self.n if self.n else 0.0
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Lower and upper bound."""
         return wilson(self.value, self.effective_n or self.n)
 
 
@@ -186,14 +184,6 @@ def _inside(angle: float, freedom: float) -> float:
     return angle / (3 * _PARTS) * (at[0] + at[-1] + 4 * sum(at[1:-1:2]) + 2 * sum(at[2:-1:2])) / whole
 
 
-def p_value(value: float, parts: VarianceParts) -> float:
-    """Two-sided chance of a mean as far from 0 as `value`, if it is 0 but for what `parts` says varies."""
-    if not parts.half:
-        return float(value == 0.0)
-    t = abs(value) * quantile95(parts.freedom) / parts.half
-    return max(0.0, 1.0 - _inside(math.atan(t / math.sqrt(parts.freedom)), parts.freedom))
-
-
 class RoundEpisode(msgspec.Struct, frozen=True, kw_only=True):
     """One episode of a round. A fault has no outcome of its own: success is False and feasible True."""
 
@@ -207,7 +197,6 @@ class RoundEpisode(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def family(self) -> str:
-        """The first part of the task's id."""
         return self.task.partition("/")[0]
 
 
@@ -322,7 +311,6 @@ class Mean(msgspec.Struct, frozen=True):
 
     @property
     def value(self) -> float:
-        """The mean, 0 of an empty set."""
         return self.successes / self.n if self.n else 0.0
 
 

@@ -89,7 +89,6 @@ class Sequence:
 
     @property
     def output(self) -> list[int]:
-        """A copy of the response so far."""
         return self.ids[self.prompt_len :]
 
     @property

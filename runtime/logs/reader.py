@@ -6,51 +6,22 @@ such ends.
 
 from __future__ import annotations
 
-import ctypes
 import heapq
 import os
-import select
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import orjson
 
 from runtime import disk
-from runtime.errors import ConfigError, StoreError
+from runtime.errors import ConfigError
 from runtime.logs.events import LEVELS
 from runtime.logs.writer import log_folder
 
-_MODIFY_MOVED_TO_CREATE = 0x2 | 0x80 | 0x100  # linux/inotify.h
-LONGEST_WAIT_S = 5.0  # file systems that other machines write to may not tell of changes
-
-
-class FolderWatch:
-    """Watches one folder, not its subfolders."""
-
-    def __init__(self, folder: Path) -> None:
-        libc = ctypes.CDLL(None, use_errno=True)
-        self._fd = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
-        if self._fd < 0 or libc.inotify_add_watch(self._fd, os.fsencode(folder), _MODIFY_MOVED_TO_CREATE) < 0:
-            number = ctypes.get_errno()
-            if self._fd >= 0:
-                os.close(self._fd)
-            raise StoreError(f"can't watch {folder}: {os.strerror(number)}")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        os.close(self._fd)
-
-    def wait(self) -> None:
-        """Block until something changed since the last call, at most `LONGEST_WAIT_S`."""
-        if select.select([self._fd], [], [], LONGEST_WAIT_S)[0]:
-            os.read(self._fd, 1 << 16)
-
-
+LOOK_AGAIN_S = 0.5  # file systems that other machines write to tell of no changes
 CHUNK_BYTES = 1 << 20
 MAX_LINE_BYTES = 4 << 20
 
@@ -99,18 +70,16 @@ def read_logs(
     lines are read. New hosts' files are found on the way. Raises ConfigError when the run has no logs.
     """
     shown = Filter(actor, event, trace, level)
-    folder = log_folder(run_dir)
-    if not folder.is_dir():
+    if not log_folder(run_dir).is_dir():
         raise ConfigError(f"{run_dir} holds no logs")
-    with ExitStack() as stack:
-        watch = stack.enter_context(FolderWatch(folder)) if follow else None
-        logs = stack.enter_context(closing(LogWatch(run_dir)))
+    pause = threading.Event()
+    with closing(LogWatch(run_dir)) as logs:
         while True:
-            last = watch is None or not going()  # asked before reading, so that what was written last is read
+            last = not follow or not going()  # asked before reading, so that what was written last is read
             yield from filter(shown.passes, logs.lines(shown.may_pass))
-            if watch is None or last:
+            if last:
                 return
-            watch.wait()
+            pause.wait(LOOK_AGAIN_S)
 
 
 def log_files(run_dir: Path) -> list[Path]:

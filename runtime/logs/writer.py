@@ -236,7 +236,6 @@ class ActorLog:
         self._file.write(orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY))
 
     def of(self, actor: str) -> ActorLog:
-        """The log of another actor of this host."""
         return ActorLog(self._file, actor, self._level, self._clock)
 
     def close(self) -> None:

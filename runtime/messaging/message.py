@@ -168,7 +168,6 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.deadline - now
 
     def answer(self, kind: Kind, type_name: str, body: bytes) -> Envelope:
-        """The envelope that answers this one."""
         return Envelope(
             id=self.id,
             kind=kind,

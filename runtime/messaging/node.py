@@ -202,7 +202,6 @@ class Node:
             self._parked.spawn(self._park(mailbox, envelope), f"parked {envelope.id}")
 
     def answer(self, envelope: Envelope) -> None:
-        """Send an answer to where its asker lives."""
         if envelope.reply_to == self.name:
             self.resolve(envelope)
         elif not self.uplink.answer(envelope):
@@ -213,7 +212,6 @@ class Node:
         self.answer(envelope.answer("error", origin, encode_error(error)))
 
     def resolve(self, envelope: Envelope) -> None:
-        """Hand an answer to the pending ask it belongs to."""
         _, future = self._pending.get(envelope.id, ("", None))
         if future is not None and not future.done():
             future.set_result(envelope)

@@ -9,6 +9,7 @@ compared with the base over seeds and instances that both have, by the mean of t
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import signal
 import subprocess
@@ -30,7 +31,7 @@ from actors.cluster.report.pooled import closed
 from actors.cluster.report.run_data import SUFFIX, RunFigures
 from actors.cluster.runs import run_folder
 from actors.replay.messages import Phase
-from actors.replay.statistics import Gain, RoundEpisode, gain_of_pairs, p_value
+from actors.replay.statistics import Gain, RoundEpisode, VarianceParts, _inside, gain_of_pairs, quantile95
 from runtime.errors import ConfigError
 
 CRASHES = 3  # of a run, before it is left out
@@ -273,6 +274,14 @@ def judged(run: RunFigures, rounds: int) -> list[RoundEpisode]:
 def _ends(stage: ArmStage, arm: str, found: Mapping[str, RunFigures]) -> dict[int, list[RoundEpisode]]:
     names = {seed: ProgrammeRun(stage.name, arm, seed).name for seed in stage.seeds}
     return {seed: judged(found[name], stage.rounds) for seed, name in names.items() if name in found}
+
+
+def p_value(value: float, parts: VarianceParts) -> float:
+    """Two-sided chance of a mean as far from 0 as `value`, if it is 0 but for what `parts` says varies."""
+    if not parts.half:
+        return float(value == 0.0)
+    t = abs(value) * quantile95(parts.freedom) / parts.half
+    return max(0.0, 1.0 - _inside(math.atan(t / math.sqrt(parts.freedom)), parts.freedom))
 
 
 def rows(plan: Programme, found: Mapping[str, RunFigures]) -> list[ArmRow]:

@@ -16,10 +16,10 @@ from actors.cluster.runs import run_folder
 from actors.cluster.runs.evaluation_rounds import EvaluationRound
 from actors.learner.batches import learning_rate
 from actors.replay.messages import Phase
-from actors.replay.statistics import RoundEpisode, p_value, quantile95, spread, summarise
+from actors.replay.statistics import RoundEpisode, quantile95, spread, summarise
 from runtime.errors import ConfigError
 from tests.bench import programme
-from tests.bench.programme import ProgrammeRun
+from tests.bench.programme import ProgrammeRun, p_value
 
 FILE = """
 file: smoke

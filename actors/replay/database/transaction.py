@@ -37,7 +37,6 @@ class LedgerPhaseSegment(msgspec.Struct, frozen=True):
 
     @property
     def ref(self) -> PhaseRef:
-        """As messages name it."""
         return PhaseRef(phase=self.phase, index=self.idx)
 
 
@@ -66,24 +65,19 @@ class Transaction:
     # -- plain access
 
     def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
-        """Run one statement."""
         return self.connection.execute(sql, values)
 
     def many(self, sql: str, rows: list[tuple[Any, ...]]) -> None:
-        """Run one statement for each of `rows`."""
         self.connection.executemany(sql, rows)
 
     def row(self, sql: str, *values: Any) -> Row | None:
-        """The first row, if any."""
         first: Row | None = self.connection.execute(sql, values).fetchone()
         return first
 
     def rows(self, sql: str, *values: Any) -> list[Row]:
-        """All rows."""
         return self.connection.execute(sql, values).fetchall()
 
     def train_sampling(self) -> Sampling:
-        """How answers of RL and of demonstrations are drawn."""
         drawn = self.settings.sampling
         return Sampling(temperature=drawn.temperature, max_new_tokens=drawn.max_new_tokens)
 
@@ -93,43 +87,35 @@ class Transaction:
         return 0 if row is None or row[0] is None else int(row[0])
 
     def emit(self, event: Event, **fields: Any) -> None:
-        """Log after the transaction."""
         self.events.append((event, fields))
 
     def meta(self, key: str) -> str | None:
-        """A single stored value."""
         row = self.row("SELECT value FROM meta WHERE key = ?", key)
         return None if row is None else str(row[0])
 
     def set_meta(self, key: str, value: str) -> None:
-        """Store a single value."""
         self.execute("INSERT INTO meta VALUES(?, ?) ON CONFLICT DO UPDATE SET value = excluded.value", key, value)
 
     def count(self, name: str, by: int = 1) -> None:
-        """Add to a counter."""
         self.execute(
             "INSERT INTO counters VALUES(?, ?) ON CONFLICT DO UPDATE SET value = value + excluded.value", name, by
         )
 
     def counter(self, name: str) -> int:
-        """A counter's value."""
         return self.number("SELECT value FROM counters WHERE name = ?", name)
 
     # -- where the run is
 
     @property
     def closed(self) -> bool:
-        """Whether the run is ending."""
         return self.meta("closed") == "1"
 
     @property
     def trained(self) -> Version:
-        """The learner's newest weights."""
         return Version.parse(self.meta("trained") or "0.0")
 
     @property
     def checkpointed(self) -> Version | None:
-        """The newest checkpoint."""
         text = self.meta("checkpointed")
         return Version.parse(text) if text else None
 
@@ -162,7 +148,6 @@ class Transaction:
         return segments
 
     def lineages(self) -> Lineages:
-        """The tree of lineages."""
         rows = self.rows("SELECT lineage, parent FROM lineages")
         return Lineages({row["lineage"]: Version.parse(row["parent"]) if row["parent"] else None for row in rows})
 
@@ -208,7 +193,6 @@ class Transaction:
         return self.number(sql, root)
 
     def steps_by_phase(self) -> dict[str, int]:
-        """Optimizer steps made in all segments in a phase."""
         sql = "SELECT s.phase, SUM(n.trained) AS n FROM stay_steps n JOIN stays s ON s.idx = n.stay GROUP BY s.phase"
         return {row["phase"]: row["n"] for row in self.rows(sql) if row["n"]}
 
@@ -229,12 +213,10 @@ class Transaction:
         return group
 
     def slots(self, group: int) -> dict[int, Slot]:
-        """The group's slots by number."""
         rows = self.rows("SELECT slot, state, faults FROM slots WHERE group_id = ?", group)
         return {row["slot"]: Slot(SlotState(row["state"]), row["faults"]) for row in rows}
 
     def write_slot(self, group: int, number: int, slot: Slot) -> None:
-        """Store one slot."""
         self.execute(
             "UPDATE slots SET state = ?, faults = ? WHERE group_id = ? AND slot = ?",
             slot.state,
@@ -259,7 +241,6 @@ class Transaction:
             self._log_ending(row, ending)
 
     def confirm_group(self, row: Row) -> None:
-        """A checkpoint covers the group's step."""
         self._write_group(row["id"], groups.confirm(_status(row)), row["lease"])
         self._log_ending(row, GroupEnding.TRAINED)
 

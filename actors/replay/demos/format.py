@@ -8,7 +8,7 @@ anything of that size is unpacked, for a file of a few kilobytes may claim gigab
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -222,12 +222,11 @@ def _line(error: Exception) -> str:
 
 def _rows(path: Path, file: pq.ParquetFile, schema: pa.Schema) -> Iterator[tuple[int, dict[str, Any]]]:
     """Number and values of each row. Raises StoreError unless they come by demonstration and step, each once."""
-    import pyarrow as pa
-
     at, demo, step = 0, None, -1
     for batch in file.iter_batches(ROWS, columns=schema.names):
-        table = pa.Table.from_batches([batch])
-        for number, row in _unpacked(path, table, schema, range(at, at + batch.num_rows)):
+        columns = _cast(path, batch, schema, at)
+        for number in range(at, at + batch.num_rows):
+            row = {name: column[number - at].as_py() for name, column in columns.items()}
             if demo is not None and row["demo"] < demo:
                 cause = f"{row['demo']} comes after {demo}: sort the rows by demo and step"
                 raise StoreError(f"{path}: row {number}, column demo: {cause}")
@@ -242,51 +241,25 @@ def _rows(path: Path, file: pq.ParquetFile, schema: pa.Schema) -> Iterator[tuple
         at += batch.num_rows
 
 
-def _unpacked(
-    path: Path, table: pa.Table, schema: pa.Schema, rows: Sequence[int]
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The table's rows, so many at once as `MOST_DEMO` allows."""
-    each = max(1, table.num_rows * MOST_DEMO // max(1, _unpacked_bytes(table)))
-    for at in range(0, table.num_rows, each):
-        numbers = rows[at : at + each]
-        part = table.take(list(range(at, at + len(numbers))))  # a slice of lists would cast all of their values
-        yield from zip(numbers, _cast(path, part, schema, numbers).to_pylist(), strict=True)
+def _cast(path: Path, batch: pa.RecordBatch, schema: pa.Schema, at: int) -> dict[str, pa.Array]:
+    """The columns of `schema`, numbers and lists in its types, texts as they are packed. Raises StoreError.
 
-
-def _unpacked_bytes(table: pa.Table) -> int:
-    """About how many bytes the table's texts and lists are as objects."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    total = 0
-    for column in table.columns:
-        for chunk in column.chunks:
-            if pa.types.is_dictionary(chunk.type):
-                lengths = pc.binary_length(chunk.dictionary).cast(pa.int64())
-                total += pc.sum(lengths.take(chunk.indices)).as_py() or 0
-            elif pa.types.is_list(chunk.type) or pa.types.is_large_list(chunk.type):
-                total += len(chunk.flatten()) * OF_ID
-    return total
-
-
-def _cast(path: Path, table: pa.Table, schema: pa.Schema, rows: Sequence[int]) -> pa.Table:
-    """The columns of `schema` in its types, or StoreError. `rows` are the numbers of the table's rows.
-
-    Only `MAY_LACK` may be null.
+    `at` is the number of the batch's first row. Only `MAY_LACK` may be null.
     """
     import pyarrow as pa
 
     columns = {}
-    for name in table.column_names:
-        column, kind = table[name], schema.field(name).type
+    for name in schema.names:
+        column, kind = batch.column(name), schema.field(name).type
         try:
-            columns[name] = column.cast(kind)
+            packed = pa.types.is_dictionary(column.type) and pa.types.is_string(column.type.value_type)
+            columns[name] = column if packed else column.cast(kind)
         except pa.ArrowException as error:
-            raise StoreError(f"{path}: row {rows[0]} or later, column {name}: {_line(error)}") from error
+            raise StoreError(f"{path}: row {at} or later, column {name}: {_line(error)}") from error
         if name not in MAY_LACK and columns[name].null_count:
             bad = columns[name].is_null().index(True).as_py()
-            raise StoreError(f"{path}: row {rows[bad]}, column {name}: it is null")
-    return pa.table(columns)
+            raise StoreError(f"{path}: row {at + bad}, column {name}: it is null")
+    return columns
 
 
 def _demo(path: Path, rows: list[tuple[int, dict[str, Any]]]) -> Demo:

@@ -107,11 +107,9 @@ class Ledger:
 
     @property
     def changes(self) -> int:
-        """Grows with every changed row."""
         return self._connection.total_changes
 
     def close(self) -> None:
-        """Close the database."""
         self._connection.close()
 
 
@@ -237,7 +235,6 @@ class Store:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function)
 
     async def close(self) -> None:
-        """Close the database and end its thread; `serve` must have ended."""
         if self._ledger is not None:
             await self._call(self._ledger.close)
             self._ledger = None

@@ -66,12 +66,10 @@ class DemoTask(msgspec.Struct, frozen=True, kw_only=True):
     imported: bool = False
 
     def tally(self, stage: AttemptStage) -> AttemptTally:
-        """That of `stage`."""
         return {AttemptStage.FIRST: self.first, AttemptStage.MIXED: self.mixed, AttemptStage.POLICY: self.policy}[stage]
 
     @property
     def out(self) -> int:
-        """Attempts in flight."""
         return self.first.out + self.mixed.out + self.policy.out
 
 
@@ -169,7 +167,6 @@ class TaskStratum(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As counters call it."""
         return name_of(self.family, self.route)
 
 

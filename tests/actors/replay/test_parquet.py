@@ -172,14 +172,6 @@ def test_a_file_of_too_many_rows_is_not_read(table: pa.Table, tmp_path: Path, mo
         list(demo_files.read(tmp_path / "x.parquet")[1])
 
 
-def test_other_rows_of_large_texts_are_read_a_few_at_once(table: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_format, "MOST_DEMO", 1000)
-    schema = demo_format._schema(HEADER)
-    found = list(demo_format._unpacked(Path("x"), table, schema, range(table.num_rows)))
-    assert [number for number, _ in found] == list(range(table.num_rows))
-    assert [row for _, row in found] == table.to_pylist()
-
-
 def test_what_is_no_file_and_rows_out_of_order_are_refused(table: pa.Table, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.parquet")
     with pytest.raises(StoreError, match="it is no regular file"):
