@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import torch
 from torch import Tensor
 
@@ -32,13 +31,6 @@ _CPU = torch.device("cpu")
 _LENGTHS = (3, 33, 64)  # of the compared sequences, in tokens
 
 
-class _Ours(msgspec.Struct):
-    engine: list[Tensor]  # [length, vocab] per sequence
-    learner: list[Tensor]  # [length - 1, vocab]
-    drawn: list[int]  # the engine's greedy answer
-    changed: str  # the first tensor that the learner's export changes, or ""
-
-
 def compare(folder: Path, dtype: str, report: Callable[[str], None]) -> ModelVerdict:
     """Look at `folder`, computing in `dtype`. Raises ConfigError for what is not covered."""
     arch = read_architecture(folder)
@@ -60,9 +52,20 @@ def compare(folder: Path, dtype: str, report: Callable[[str], None]) -> ModelVer
     verdict.loads = True
     report("transformers computes")
     exact, greedy = _reference(folder, torch.float32, ids, [*prompt, *drawn])
-    ours = _Ours(engine=engine, learner=learner, drawn=drawn, changed=changed)
     rounded = None if dtype == "float32" else _reference(folder, DTYPES[dtype], ids, [*prompt, *drawn])[0]
-    return _judged(verdict, ours, exact, rounded, greedy[len(prompt) - 1 : -1])
+    reasons = _differences(verdict, {"engine": engine, "learner": learner}, exact, rounded)
+    greedy = greedy[len(prompt) - 1 : -1]
+    missed = greedy.max(-1).values - greedy[range(len(drawn)), drawn]
+    margin = _limit(exact) if rounded is None else 2 * (verdict.max_logit_diff or 0.0)
+    verdict.generates = not changed and bool(drawn) and bool((missed <= margin).all())
+    if changed:
+        reasons.append(f"its export differs in {changed}")
+    elif not verdict.generates:
+        reasons.append(
+            f"token {int((missed > margin).int().argmax())} of the greedy answer is not that of transformers"
+        )
+    verdict.why = "; ".join(reasons)
+    return verdict
 
 
 def _refused(tokenizer: Tokenizer) -> list[str]:
@@ -74,30 +77,23 @@ def _refused(tokenizer: Tokenizer) -> list[str]:
     return lines
 
 
-def _judged(
-    verdict: ModelVerdict, ours: _Ours, exact: list[Tensor], rounded: list[Tensor] | None, greedy: Tensor
-) -> ModelVerdict:
-    reasons = []
-    exact_limit = max(EXACT, RELATIVE * max(float(logits.abs().max()) for logits in exact))
-    off = {name: _apart(getattr(ours, name), exact) for name in ("engine", "learner")}
+def _limit(exact: list[Tensor]) -> float:
+    return max(EXACT, RELATIVE * max(float(logits.abs().max()) for logits in exact))
+
+
+def _differences(
+    verdict: ModelVerdict, ours: dict[str, list[Tensor]], exact: list[Tensor], rounded: list[Tensor] | None
+) -> list[str]:
+    """Which part's logits are too far from transformers', a line each; the largest difference goes to `verdict`."""
+    reasons, off = [], {name: _apart(logits, exact) for name, logits in ours.items()}
     verdict.max_logit_diff = max(float(differences.abs().max()) for differences in off.values())
     for name, differences in off.items():
-        size, limit, measure = float(differences.abs().max()), exact_limit, "a logit"
+        size, limit, measure = float(differences.abs().max()), _limit(exact), "a logit"
         if rounded is not None:
             size, limit, measure = _rms(differences), ROUNDED * _rms(_apart(rounded, exact)), "logits (rms)"
         if not size <= limit:
             reasons.append(f"the {name} differs from transformers by {size:.3g} in {measure}, more than {limit:.3g}")
-    missed = greedy.max(-1).values - greedy[range(len(ours.drawn)), ours.drawn]
-    margin = exact_limit if rounded is None else 2 * verdict.max_logit_diff
-    verdict.generates = not ours.changed and bool(ours.drawn) and bool((missed <= margin).all())
-    if ours.changed:
-        reasons.append(f"its export differs in {ours.changed}")
-    elif not verdict.generates:
-        reasons.append(
-            f"token {int((missed > margin).int().argmax())} of the greedy answer is not that of transformers"
-        )
-    verdict.why = "; ".join(reasons)
-    return verdict
+    return reasons
 
 
 def _engine(

@@ -12,6 +12,7 @@ import time
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -93,7 +94,9 @@ class Cell:
             self.restarts += 1
             self.state = "restarting"
             self._node.log.emit(ACTOR_RESTARTS, name=self.name, delay_s=decision.delay_s, restarts=self.restarts)
-            await self._sleep_unless_stopped(decision.delay_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(decision.delay_s):
+                    await self._stop.wait()
         self.state = "stopped"
         self._bury("it stopped")
         if not self.started.done():
@@ -144,16 +147,6 @@ class Cell:
             return "" if self._actor is None else str(self._actor.doing())[:200]
         except Exception as error:  # noqa: BLE001 - an actor that can't say what it does still has a status
             return f"doing() failed: {error!r:.150}"
-
-    async def _sleep_unless_stopped(self, seconds: float) -> None:
-        sleep = asyncio.ensure_future(self._node.clock.sleep(seconds))
-        stop = asyncio.ensure_future(self._stop.wait())
-        try:
-            await asyncio.wait({sleep, stop}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sleep.cancel()
-            stop.cancel()
-            await asyncio.gather(sleep, stop, return_exceptions=True)
 
     async def _one_life(self) -> tuple[str, BaseException] | None:
         """One incarnation; returns where it failed and why, None when it was stopped."""

@@ -21,7 +21,7 @@ from aiohttp import web
 from policy.engine.chat import ChatHandler
 from policy.engine.control import Control
 from policy.engine.core import EngineCore, EngineOptions
-from policy.engine.generate import GenerateHandler, TextTokenizer, json_response
+from policy.engine.generate import GenerateHandler, json_response, load_tokenizer
 from policy.engine.model import load_weights
 from policy.engine.protocol import BadRequest
 from policy.engine.worker import EngineThread
@@ -47,13 +47,13 @@ async def _errors(request: web.Request, handler: _Handler) -> web.StreamResponse
         return json_response({"error": {"message": str(error)}}, 503)
 
 
-def build_app(engine: EngineThread, text: TextTokenizer) -> web.Application:
-    """All routes over one engine."""
+def build_app(engine: EngineThread, folder: Path) -> web.Application:
+    """All routes over one engine of the model in `folder`. Raises EngineError."""
     app = web.Application(middlewares=[_errors], client_max_size=_MAX_BODY_BYTES)
-    generate = GenerateHandler(engine, text)
+    generate = GenerateHandler(engine, load_tokenizer(folder))
     app.router.add_post("/generate", generate)
     app.router.add_put("/generate", generate)
-    app.router.add_post("/v1/chat/completions", ChatHandler(generate, Path(engine.core.options.model_path)))
+    app.router.add_post("/v1/chat/completions", ChatHandler(generate, folder))
     app.router.add_routes(Control(engine).routes())
     return app
 
@@ -79,7 +79,7 @@ async def serving(
             failed.set_exception(error)
 
     engine = EngineThread(EngineCore(options, weights), fail)
-    app = build_app(engine, TextTokenizer(folder))
+    app = build_app(engine, folder)
     try:
         async with served(app, guard, place, flag="--port", end_s=1.0, cancels=True) as port:
             where = f"{guard.host}:{port}" if port else "a Unix socket"

@@ -44,17 +44,12 @@ class EngineFigures(msgspec.Struct):
     """Counts since start, written by the compute thread."""
 
     passes: int = 0
-    pass_sequences: int = 0  # sum over passes
     max_pass_sequences: int = 0
-    pass_s: float = 0.0  # wall time inside forward passes and sampling
-    pass_cpu_s: float = 0.0  # CPU time of the compute thread inside them
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0
     finished: int = 0
     aborted: int = 0
-    retracted: int = 0
-    weight_loads: int = 0
 
 
 _GREEDY_BELOW = 1e-6  # SGLang treats smaller temperatures as greedy
@@ -158,11 +153,10 @@ class EngineCore:
         """
         self._same_shape(weights)
         if retract:
-            self.figures.retracted += len(self.scheduler.retract())
+            self.scheduler.retract()
         old = self.current
         self._serial += 1
         self.current = Resident(self._serial, name if name is not None else old.name, path, weights)
-        self.figures.weight_loads += 1
         for sequence in self.scheduler.running:
             if sequence.lane == FOLLOW:
                 sequence.kv_weights = MIXED
@@ -181,7 +175,6 @@ class EngineCore:
         self._same_shape(weights)
         self._serial += 1
         self.pinned[name] = Resident(self._serial, name, path, weights)
-        self.figures.weight_loads += 1
 
     def unpin(self, name: str) -> None:
         """Let a pinned version go; sequences bound to it finish with it."""
@@ -223,7 +216,7 @@ class EngineCore:
         """Stop computing: "abort" ends what is in flight (returned), "retract" requeues it, "in_place" keeps it."""
         self.scheduler.paused = True
         if mode == "retract":
-            self.figures.retracted += len(self.scheduler.retract())
+            self.scheduler.retract()
         return self.abort(lambda _: True) if mode == "abort" else []
 
     def flush(self) -> None:
@@ -234,9 +227,8 @@ class EngineCore:
 
     def step(self) -> list[Sequence]:
         """Compute one forward pass; returns sequences that ended and streaming ones that grew."""
-        begun, cpu = time.monotonic(), time.thread_time()
         for sequence in self.scheduler.admit():
-            self._start(sequence, begun)
+            self._start(sequence)
         works = self.scheduler.plan()
         if not works:
             return []
@@ -249,12 +241,8 @@ class EngineCore:
         drawn = self._read(works, logits, resident)
         now = time.monotonic()
         changed = [sequence for sequence in drawn if self._settle(sequence, now) or sequence.stream]
-        figures = self.figures
-        figures.passes += 1
-        figures.pass_sequences += len(works)
-        figures.max_pass_sequences = max(figures.max_pass_sequences, len(works))
-        figures.pass_s += now - begun
-        figures.pass_cpu_s += time.thread_time() - cpu
+        self.figures.passes += 1
+        self.figures.max_pass_sequences = max(self.figures.max_pass_sequences, len(works))
         return changed
 
     def _bind(self, name: str) -> int:
@@ -270,11 +258,11 @@ class EngineCore:
     def _resident(self, lane: int) -> Resident:
         return self.current if lane == FOLLOW else self._bound[lane]
 
-    def _start(self, sequence: Sequence, now: float) -> None:
+    def _start(self, sequence: Sequence) -> None:
         """Fill a newly admitted sequence's row from the prefix index."""
         serial = self._resident(sequence.lane).serial
         sequence.kv_weights = serial
-        sequence.admitted_s = sequence.admitted_s or now
+        sequence.admitted_s = sequence.admitted_s or time.monotonic()
         blocks = self.prefix.match(serial, sequence.ids, sequence.reusable)
         if blocks and sequence.row is not None:
             self.cache.load(sequence.row, blocks)

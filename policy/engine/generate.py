@@ -21,24 +21,13 @@ from policy.engine.worker import EngineThread
 from policy.errors import EngineBusy, EngineError
 
 
-class TextTokenizer:
-    """A tokenizer or its absence. Raises EngineError for a file that can't be read."""
-
-    def __init__(self, folder: Path) -> None:
-        path = folder / "tokenizer.json"
-        self._tokenizer: Tokenizer | None = None
-        if path.exists():
-            try:
-                self._tokenizer = Tokenizer.from_file(str(path))
-            except Exception as error:  # the library raises nothing narrower
-                raise EngineError(f"cannot read {path}: {error}") from error
-            self._tokenizer.encode_special_tokens = True
-
-    def decode(self, ids: list[int], *, skip_special: bool) -> str:
-        """The text of `ids`; empty when there is no tokenizer."""
-        if self._tokenizer is None:
-            return ""
-        return self._tokenizer.decode(ids, skip_special_tokens=skip_special)
+def load_tokenizer(folder: Path) -> Tokenizer | None:
+    """What makes texts of ids, None where `folder` has none. Raises EngineError for a file that can't be read."""
+    path = folder / "tokenizer.json"
+    try:
+        return Tokenizer.from_file(str(path)) if path.exists() else None
+    except Exception as error:  # the library raises nothing narrower
+        raise EngineError(f"cannot read {path}: {error}") from error
 
 
 _encode = msgspec.json.Encoder().encode
@@ -62,7 +51,7 @@ def json_response(value: Any, status: int = 200) -> web.Response:
 class GenerateHandler:
     """Handler of /generate."""
 
-    def __init__(self, engine: EngineThread, text: TextTokenizer) -> None:
+    def __init__(self, engine: EngineThread, text: Tokenizer | None) -> None:
         self._engine, self._text = engine, text
         self._length, arch = engine.core.length, engine.core.arch
         self._vocab, self._eos = arch.vocab, frozenset(arch.eos_ids)
@@ -191,7 +180,8 @@ class GenerateHandler:
             meta["input_token_logprobs"] = self._scored(snapshot, wanted)
             meta["output_token_logprobs"] = _triples(snapshot.logprobs, output)
             meta["output_token_logprobs_length"] = len(output)
-        text = self._text.decode(shown, skip_special=wanted.params.skip_special_tokens)
+        skip = wanted.params.skip_special_tokens
+        text = "" if self._text is None else self._text.decode(shown, skip_special_tokens=skip)
         return {"text": text, "output_ids": output, "meta_info": meta}
 
     @staticmethod

@@ -195,9 +195,9 @@ def strata(tasks: Sequence[str], routes: Mapping[str, Sequence[str]]) -> list[Ta
 def order(
     among: Sequence[TaskStratum], stored: Mapping[str, int], tried: Mapping[str, int], most: int
 ) -> list[TaskStratum]:
-    """`found` in the order in which they should be tried next.
+    """`among` in the order in which they should be tried next.
 
-    `held` are demonstrations stored or in flight and `tried` those handed out, by stratum; `most` attempts in all.
+    `stored` are demonstrations stored or in flight and `tried` those handed out, by stratum; `most` attempts in all.
     """
     share = -(-most // max(1, len(among)))
     return sorted(
