@@ -43,6 +43,11 @@ if TYPE_CHECKING:
 
 PAD, END, USER, ASSISTANT, SYSTEM = SPECIAL_TOKENS = ("<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>")
 
+CHAT_TEMPLATE = (
+    "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] + '<|end|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+
 # Each text is encoded by itself: the library's threads would gain nothing, and it warns of every fork with them.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
