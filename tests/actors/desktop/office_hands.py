@@ -14,6 +14,8 @@ import uno
 from com.sun.star.beans import PropertyValue
 from com.sun.star.connection import NoConnectException
 
+SCRIPT = "vnd.sun.star.script:Tools.Misc.Nothing?language=Basic&location=application"
+
 
 def named(**values):
     return tuple(PropertyValue(Name=name, Value=value) for name, value in values.items())
@@ -44,12 +46,35 @@ def box(doc, page, at):
     return doc.DrawPages.getByIndex(page).getByIndex(at)
 
 
-def added(doc, page, kind="TextShape", text="ADDED"):
+def drawn(doc, page, kind):
     shape = doc.createInstance(f"com.sun.star.drawing.{kind}")
-    doc.DrawPages.getByIndex(page).add(shape)
+    page.add(shape)
     shape.Position, shape.Size = struct("awt.Point", X=2000, Y=2000), struct("awt.Size", Width=5000, Height=2000)
+    return shape
+
+
+def added(doc, page, kind="TextShape", text="ADDED"):
+    shape = drawn(doc, doc.DrawPages.getByIndex(page), kind)
     shape.String = text
     return shape
+
+
+def control(doc, page, kind, **values):
+    """A control of a form."""
+    model = doc.createInstance(f"com.sun.star.form.component.{kind}")
+    for name, value in values.items():
+        setattr(model, name, value)
+    drawn(doc, page, "ControlShape").Control = model
+
+
+def bound(owner, event, **values):
+    """What is done at an event of `owner`."""
+    uno.invoke(owner.Events, "replaceByName", (event, uno.Any("[]com.sun.star.beans.PropertyValue", named(**values))))
+
+
+def glowing(doc, page):
+    """A picture of nothing, with an effect."""
+    drawn(doc, page, "GraphicObjectShape").GlowEffectRadius = 500
 
 
 def opened(profile):

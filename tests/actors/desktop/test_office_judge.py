@@ -92,6 +92,15 @@ MORE = {  # by kind: what else is done after what was asked
         "doc.Text.insertString(paragraph(doc, 0).End, ' two', False)",
         "recording": "doc.RecordChanges = True",
         "a title": "doc.DocumentProperties.Title = 'ADDED'",
+        "a form control": "control(doc, doc.DrawPage, 'TextField')",
+        "a push button": "control(doc, doc.DrawPage, 'CommandButton', Label='ADDED')",
+        "a content control": "n = doc.createInstance('com.sun.star.text.ContentControl')\n"
+        "c = doc.Text.createTextCursor()\nc.gotoEndOfParagraph(True)\ndoc.Text.insertTextContent(c, n, True)",
+        "an embossed text": "paragraph(doc, 0).CharRelief = 1",
+        "a text with a shadow": "paragraph(doc, 0).CharShadowed = True",
+        "an outlined text": "paragraph(doc, 0).CharContoured = True",
+        "a blinking text": "paragraph(doc, 0).CharFlash = True",
+        "a glowing picture": "glowing(doc, doc.DrawPage)",
         "a property": "doc.DocumentProperties.UserDefinedProperties.addProperty('x', 0, 'ADDED')",
     },
     "xlsx": {
@@ -128,6 +137,13 @@ MORE = {  # by kind: what else is done after what was asked
         "f.Representation = 'tea'\ncell(doc, 'A2').String = ''\nt = cell(doc, 'A2').Text\n"
         "t.insertTextContent(t.createTextCursor(), f, False)",
         "a title": "doc.DocumentProperties.Title = 'ADDED'",
+        "a form control": "control(doc, doc.Sheets.getByIndex(0).DrawPage, 'CheckBox', Label='ADDED')",
+        "a push button": "control(doc, doc.Sheets.getByIndex(0).DrawPage, 'CommandButton', Label='ADDED')",
+        "a scenario": "s = doc.Sheets.getByIndex(0)\n"
+        "s.Scenarios.addNewByName('ADDED', (cell(doc, 'B2').RangeAddress,), 'ADDED')",
+        "a text with a shadow": "cell(doc, 'A2').CharShadowed = True",
+        "an outlined text": "cell(doc, 'A2').CharContoured = True",
+        "a glowing picture": "glowing(doc, doc.Sheets.getByIndex(0).DrawPage)",
     },
     "odp": {
         "a text": "box(doc, 0, 0).String = 'plans'",
@@ -160,6 +176,25 @@ MORE = {  # by kind: what else is done after what was asked
         "another size": "doc.DrawPages.getByIndex(0).Width = 10000",
         "a footer": "p = doc.DrawPages.getByIndex(0)\np.IsFooterVisible = True\np.FooterText = 'ADDED'",
         "a title": "doc.DocumentProperties.Title = 'ADDED'",
+        "a form control": "control(doc, doc.DrawPages.getByIndex(0), 'TextField')",
+        "a push button": "control(doc, doc.DrawPages.getByIndex(0), 'CommandButton', Label='ADDED')",
+        "a macro": "doc.BasicLibraries.createLibrary('ADDED')\n"
+        "doc.BasicLibraries.getByName('ADDED').insertByName('M', 'Sub S\\nEnd Sub\\n')",
+        "a dialog's library": "doc.DialogLibraries.createLibrary('ADDED')",
+        "an event": "bound(doc, 'OnLoad', EventType='Script', Script=SCRIPT)",
+        "a box's event": "box(doc, 0, 0).OnClick = uno.Enum('com.sun.star.presentation.ClickAction', 'NEXTPAGE')",
+        "a custom show": "s = doc.CustomPresentations\nc = s.createInstance()\n"
+        "c.insertByIndex(0, doc.DrawPages.getByIndex(0))\ns.insertByName('ADDED', c)",
+        "a custom show played": "s = doc.CustomPresentations\nc = s.createInstance()\n"
+        "c.insertByIndex(0, doc.DrawPages.getByIndex(0))\ns.insertByName('ADDED', c)\n"
+        "doc.Presentation.CustomShow = 'ADDED'",
+        "an endless show": "doc.Presentation.IsEndless = True",
+        "a running text": "box(doc, 0, 0).TextAnimationKind = uno.Enum("
+        "'com.sun.star.drawing.TextAnimationKind', 'SCROLL')",
+        "an effect": "box(doc, 0, 0).Effect = uno.Enum('com.sun.star.presentation.AnimationEffect', 'FADE_FROM_LEFT')",
+        "a text with a shadow": "box(doc, 0, 0).CharShadowed = True",
+        "an outlined text": "box(doc, 0, 0).CharContoured = True",
+        "a glowing picture": "glowing(doc, doc.DrawPages.getByIndex(0))",
     },
 }
 needs_office = pytest.mark.skipif(not PROGRAM.is_file(), reason="LibreOffice is not installed")
