@@ -191,7 +191,6 @@ MORE = {  # by kind: what else is done after what was asked
         "an endless show": "doc.Presentation.IsEndless = True",
         "a running text": "box(doc, 0, 0).TextAnimationKind = uno.Enum("
         "'com.sun.star.drawing.TextAnimationKind', 'SCROLL')",
-        "an effect": "box(doc, 0, 0).Effect = uno.Enum('com.sun.star.presentation.AnimationEffect', 'FADE_FROM_LEFT')",
         "a text with a shadow": "box(doc, 0, 0).CharShadowed = True",
         "an outlined text": "box(doc, 0, 0).CharContoured = True",
         "a glowing picture": "glowing(doc, doc.DrawPages.getByIndex(0))",
