@@ -11,6 +11,7 @@ import keyword
 import os
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -31,14 +32,14 @@ Sentence = Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f-\x9f\u2028\u2
 Helpers = Annotated[str, msgspec.Meta(pattern=r"\A(guest(\.[a-z][a-z0-9_]*)+( [ -~]{1,100})?)?\Z")]
 Module = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,39}\Z")]
 Params = Annotated[dict[Name, Parameter], msgspec.Meta(max_length=6)]
-NUMBERS = ("integer", "number", "text", "line")  # kinds whose limits are numbers
+NUMBERS = ("integer", "number", "text", "line", "names")  # kinds whose limits are numbers
 # How many limits a parameter of each kind has, at least and at the most.
 KINDS: Mapping[str, tuple[int, int]] = {
     **dict.fromkeys(("integer", "number"), (2, 2)),
-    **dict.fromkeys(("text", "line"), (1, 1)),
+    **dict.fromkeys(("text", "line", "names"), (1, 1)),
     "choice": (2, 30),
     "path": (0, 8),
-    **dict.fromkeys(("boolean", "folder", "cell", "range", "column"), (0, 0)),
+    **dict.fromkeys(("boolean", "folder", "cell", "range", "column", "sheet", "rgb", "entry"), (0, 0)),
 }
 
 
@@ -58,6 +59,8 @@ class Api(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     helpers: Helpers
     imports: list[Module]
     functions: Annotated[dict[Name, BuiltFunction], msgspec.Meta(max_length=64)]
+    # Of an MCP server whose tools they are: its command, or its URL. `code.json` then names the tools.
+    server: Annotated[list[str], msgspec.Meta(max_length=20)] = []
 
     def declared(self) -> tuple[Function, ...]:
         """The functions as prompts, the grammar and calls read them."""
@@ -92,8 +95,8 @@ def _unsound(takes: Parameter) -> str:
         return f"a {kind} has {low} to {high} limits"
     if not all(isinstance(limit, str) != numbers for limit in takes.limits):
         return f"the limits of a {kind} are {'numbers' if numbers else 'texts'}"
-    if kind in ("text", "line") and not 1 <= float(takes.limits[0]) <= 4000:
-        return f"a {kind} has at most 4000 characters"
+    if kind in ("text", "line", "names") and not 1 <= float(takes.limits[0]) <= 4000:
+        return f"a {kind} has at most 4000 characters or items"
     if not all(text.isprintable() and len(text) <= 300 for text in (takes.means, *map(str, takes.limits))):
         return "what it means and its limits are one line each, of at most 300 characters"
     return ""
@@ -194,4 +197,21 @@ def use(named: Sequence[str]) -> list[Path]:
 
 def guest_files() -> dict[str, Path]:
     """Path below `guest` on a desktop -> the file here, of all accepted folders."""
-    return {f"accepted/{number}/{name}": each / name for number, each in enumerate(folders()) for name in (API, CODE)}
+    own = [each for each in folders() if not read(each).server]
+    return {f"accepted/{number}/{name}": each / name for number, each in enumerate(own) for name in (API, CODE)}
+
+
+@lru_cache(maxsize=4)
+def _served(places: tuple[Path, ...]) -> dict[tuple[str, str], tuple[tuple[str, ...], str]]:
+    served = {}
+    for folder in places:
+        if server := (api := read(folder)).server:
+            if find_spec("mcp") is None:
+                raise ConfigError(f"{folder} needs the package mcp: pip install 'computerrl[mcp]'")
+            served |= {(api.owner, name): (tuple(server), tool) for name, tool in sources(folder).items()}
+    return served
+
+
+def served(owner: str, name: str) -> tuple[tuple[str, ...], str] | None:
+    """The MCP server and the tool that a function is; None for any other function. Raises ConfigError."""
+    return _served(folders()).get((owner, name))

@@ -17,14 +17,16 @@ import os
 import shlex
 import socket
 import struct
-from typing import Annotated, Any, TypeGuard
+from typing import Annotated, Any, TypeGuard, cast
 
 import asyncssh
 import msgspec
 
 from actors.desktop.faults import DesktopHealth, Evidence, LinkState
+from actors.desktop.mcp import McpTools
 from actors.desktop.provider import Desktop
 from actors.errors import GuestRefused
+from apis import built
 from apis.observation import Frame
 from runtime.errors import ComputerRLError, ProtocolError
 
@@ -221,6 +223,7 @@ class GuestLink:
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Reply]] = {}
         self.down: LinkDown | None = None
+        self._mcp = McpTools()
         self._reader = asyncio.get_running_loop().create_task(self._read(), name="guest link")
 
     @classmethod
@@ -261,6 +264,8 @@ class GuestLink:
             raise ProtocolError(f"the agent has no method {method!r}")
         if self.down is not None:
             raise self.down
+        if method == "tool" and (served := built.served(str(args.get("owner")), str(args.get("name")))):
+            return await self._mcp.call(*served, cast(dict[str, Any], args["arguments"]), timeout_s)
         number = next(self._numbers)
         body = _ENCODER.encode({"i": number, "m": method, "a": args})
         if len(body) > MAX_FRAME_BYTES:
@@ -335,6 +340,7 @@ class GuestLink:
     async def close(self) -> None:
         """Close the connection and end the reading task. A second call does nothing."""
         self._fail(LinkState.LOST, "closed")
+        await self._mcp.close()
         self._reader.cancel()
         self._connection.close()
         try:

@@ -19,7 +19,7 @@ mapfile -t extras < <(.venv/bin/python - <<'END'
 import tomllib
 
 extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]
-print(*extras["openenv"], *extras["trackers"], sep="\n")
+print(*extras["openenv"], *extras["mcp"], *extras["trackers"], sep="\n")
 END
 )
 for package in "${extras[@]}" "$trl"; do

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -93,6 +94,8 @@ def show(args: argparse.Namespace) -> int:
     folder = Path(args.dir)
     api = built.read(folder)
     output.line(f"{len(api.functions)} functions for {api.title}, digest {built.digest(folder)}, {_standing(folder)}")
+    if api.server:
+        output.line(f"tools of an MCP server that this machine starts or asks: {shlex.join(api.server)}")
     output.line(f"given: {api.helpers or 'nothing'}; may import: {', '.join(api.imports) or 'nothing'}")
     sources = built.sources(folder)
     for function in api.declared():

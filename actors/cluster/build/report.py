@@ -27,9 +27,9 @@ def write(  # noqa: PLR0917 - what a report is made of
     exemplars: Sequence[str],
 ) -> None:
     """Write what `apis show`, `accept` and `check` read, the declaration last."""
-    _json(folder / built.CODE, {name: done.sources[name] for name in sorted(done.sources)})
+    write_json(folder / built.CODE, {name: done.sources[name] for name in sorted(done.sources)})
     cases = {name: done.cases[name] for name in sorted(done.cases)}
-    _json(folder / built.CASES, cases)
+    write_json(folder / built.CASES, cases)
     lines = [
         f"# Functions for {profile.title}",
         "",
@@ -56,10 +56,11 @@ def write(  # noqa: PLR0917 - what a report is made of
         profile.imports,
         {name: built.BuiltFunction(each.does, each.params) for name, each in sorted(done.interfaces.items())},
     )
-    _json(folder / built.API, api)
+    write_json(folder / built.API, api)
 
 
-def _json(path: Path, value: object) -> None:
+def write_json(path: Path, value: object) -> None:
+    """Write a file of a built folder."""
     path.write_text(json.dumps(msgspec.to_builtins(value), indent=1, ensure_ascii=False) + "\n")
 
 

@@ -56,6 +56,15 @@ APIS_BUILD = (
     "Nothing is used before `apis accept`. A build that was broken off goes on with --resume.\n"
     "Exit status 0 when a function was accepted, 1 when none was."
 )
+APIS_SERVE = (
+    "Boots a desktop and serves the functions of all applications, and those of accepted folders, as MCP tools; one\n"
+    "more tool opens an application. It needs computerrl[mcp]."
+)
+APIS_IMPORT = (
+    "Writes a folder that declares the tools of an MCP server as functions of an application. A tool whose schema is\n"
+    "not of the closed set is refused by name. `apis accept` pins the folder, and a run uses it like a built one:\n"
+    "each desktop starts or asks the server at its first call. It needs computerrl[mcp]."
+)
 APIS_CHECK = (
     "Open each application on a real desktop and call every function: rightly, reading what it did back, and wrongly,\n"
     "which must be refused with the argument's name. Then every call is repeated and timed.\n"
@@ -150,9 +159,24 @@ def _apis_arguments(parser: argparse.ArgumentParser) -> None:
     flag(build, "--out", "DIR", "where the build is kept (apis-APP)")
     flag(build, "--resume", "", "go on with the build in --out", action="store_true")
     take(build, "model-name", "api-key-env")
+    place = "cluster.build.mcp"
+    serve = verb(verbs, "serve", Help("functions as MCP tools", APIS_SERVE, APIS_HELP.examples), f"{place}:serve")
+    serve.add_argument("dir", metavar="DIR", nargs="*", help="accepted folders whose functions are served, too")
+    flag(serve, "--mcp", "", "by the Model Context Protocol, over standard input and output", required=True,
+         action="store_true")  # fmt: skip
+    flag(
+        serve, "--file", "FILE", "a file to copy into the desktop's Documents (repeatable)", action="append", default=[]
+    )
+    brought = Help("tools of an MCP server as functions", APIS_IMPORT, APIS_HELP.examples)
+    bring = verb(verbs, "import", brought, f"{place}:bring")
+    flag(bring, "--server", "COMMAND|URL", "the server", required=True)
+    flag(bring, "--app", "A", "the application whose functions they become", required=True)
+    flag(bring, "--owner", "CLASS", "the class that prompts show them in, like NotesTools", required=True)
+    flag(bring, "--out", "DIR", "where the folder is made", required=True)
     for one in (check, build):
         take_provider(one)
         take(one, "json")
+    take_provider(serve)
     for name, what in (("show", "what a built folder declares, with its code"), ("accept", "pin a built folder")):
         one = verb(verbs, name, Help(what, f"{what[0].upper()}{what[1:]}.", APIS_HELP.examples), f"{place}:{name}")
         one.add_argument("dir", metavar="DIR", help="the folder")

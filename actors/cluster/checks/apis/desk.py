@@ -25,7 +25,7 @@ from apis.observation import Frame
 from runtime.errors import ConfigError
 
 CALL_S = 30.0
-OPEN_MS = 25_000  # an application that starts for the first time, on a busy machine
+OPEN_MS = 75_000  # an application that starts for the first time, on a busy machine
 REST = {"timeout_ms": 5000, "quiet_ms": 100}
 
 
@@ -72,7 +72,11 @@ class RealDesk:
         for path, data in table.made().items():
             await self.call("write_file", path=path, data=data)
         argv = [*app_named(table.app).argv, *(word.replace("{home}", self.home) for word in table.opens)]
-        await self.call("open_window", argv=argv, title=table.title, timeout_ms=OPEN_MS)
+        opened = {"argv": argv, "title": table.title, "timeout_ms": OPEN_MS}
+        try:
+            await self._link.call("open_window", timeout_s=OPEN_MS / 1000 + CALL_S, **opened)
+        except GuestRefused as refused:
+            raise NotSo(f"open_window: {refused}") from refused
         await self.call("settle", **REST)
 
     async def ended(self) -> bool:

@@ -1,0 +1,66 @@
+"""Tools of MCP servers become declared functions, within the closed set, and functions become tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apis.build.mcp import schema, taken
+from apis.catalogue import TOOLS
+from apis.functions.values import Unfit, fit
+
+
+def tool(name: str = "addNote", required: bool = True, **properties: Any) -> tuple[str, str, dict[str, Any]]:
+    names = sorted(properties) if required else []
+    return name, "Add a note.\nEditorTools.save()", {"type": "object", "properties": properties, "required": names}
+
+
+def test_a_tool_becomes_a_function_with_bounds() -> None:
+    given = tool(count={"type": "integer", "minimum": 1, "maximum": 9}, kind={"enum": ["a", "b"]})
+    more = tool(
+        "remove", required=False, tags={"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]}
+    )
+    functions, names, refused = taken([given, more])
+    assert refused == {}
+    assert names == {"add_note": "addNote", "remove": "remove"}
+    assert "\n" not in functions["add_note"].does
+    count = functions["add_note"].params["count"].named("count")
+    assert fit(count, 9) == 9
+    with pytest.raises(Unfit, match="count"):
+        fit(count, 10)
+    assert functions["remove"].params["tags"].named("tags").default is None
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (tool(x={"type": "object"}), "x: object"),
+        (tool(x={"$ref": "#/x"}), "x: None"),
+        (tool(x={"type": "string", "pattern": "(a+)+"}), "x: string"),
+        (tool(x={"anyOf": [{"type": "string"}, {"type": "integer"}]}), "x: of several"),
+        (tool(x={"type": "array", "items": {"type": "object"}}), "x: array"),
+        (tool(x=True), "x: no schema"),
+        (tool(**{"import": {"type": "string"}}), "import can't be a name"),
+        (tool("x"), "regex"),
+        (tool(**{f"name{n}": {"type": "boolean"} for n in range(9)}), "length <= 6"),
+        (tool(x={"enum": ["a\nb", "c"]}), "one line"),
+        (tool(x={"type": "integer", "minimum": "a"}), "numbers"),
+    ],
+)
+def test_a_tool_outside_of_the_closed_set_is_refused_by_name(given: Any, why: str) -> None:
+    functions, names, refused = taken([given])
+    assert functions == names == {}
+    assert why in refused[given[0]]
+
+
+def test_every_function_has_a_schema() -> None:
+    every = [each for functions in TOOLS.values() for each in functions]
+    assert len(every) == 103
+    for function in every:
+        made = schema(function)
+        assert set(made["properties"]) == {param.name for param in function.params}
+    merge = next(each for each in every if each.name == "set_zoom_level")
+    assert schema(merge)["properties"]["zoom_percentage"] | {"description": ""} == {
+        "description": "", "type": "integer", "minimum": 20, "maximum": 600,
+    }  # fmt: skip
