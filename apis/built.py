@@ -203,7 +203,7 @@ def guest_files() -> dict[str, Path]:
 
 @lru_cache(maxsize=4)
 def _served(places: tuple[Path, ...]) -> dict[tuple[str, str], tuple[tuple[str, ...], str]]:
-    served = {}
+    served: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {}
     for folder in places:
         if server := (api := read(folder)).server:
             if find_spec("mcp") is None:

@@ -45,6 +45,7 @@ class McpTools:
     def __init__(self) -> None:
         self._asked: dict[tuple[str, ...], asyncio.Queue[Any]] = {}
         self._tasks: dict[tuple[str, ...], asyncio.Task[None]] = {}
+        self._ending: list[asyncio.Task[None]] = []  # cancelled, while their servers end
 
     async def call(self, server: tuple[str, ...], tool: str, arguments: Mapping[str, Any], timeout_s: float) -> str:
         """What a tool says. Raises GuestRefused."""
@@ -60,6 +61,8 @@ class McpTools:
                 why = f"its server has ended: {task.exception()}"
             answer.cancel()
             task.cancel()
+            if self._tasks.get(server) is task:
+                self._ending.append(self._tasks.pop(server))
             raise GuestRefused("function_crashed", f"{tool}: {why}"[:400])
         said, failed = answer.result()
         if failed:
@@ -84,5 +87,5 @@ class McpTools:
         """End all servers."""
         for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), *self._ending, return_exceptions=True)
         self._tasks.clear()

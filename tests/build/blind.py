@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec.structs import replace
 
 from actors.cluster.build.trials import BuildDesk
 from actors.cluster.checks.apis.desk import RealDesk, provider, sandbox_set
 from apis import built, catalogue
-from apis.apps.check.case import tables
+from apis.apps.check.case import Case, tables
 from apis.apps.check.run import run
 from apis.build import answers, profile
 from apis.build.answers import Interface
@@ -48,6 +49,11 @@ class BlindDesk(BuildDesk):
         return await super().tool(name, **arguments)
 
 
+def _unsaid(case: Case) -> Case:
+    said = "" if case.effect or case.saved else case.says
+    return replace(case, says=said, refusal=case.refusal.partition(":")[0])
+
+
 def _built(folder: Path) -> tuple[dict[str, Interface], dict[str, str]]:
     functions = built.read(folder).functions.items()
     return {name: Interface(name, each.does, each.params) for name, each in functions}, built.sources(folder)
@@ -61,13 +67,18 @@ def _recorded() -> tuple[dict[str, Interface], dict[str, str]]:
     return {each.name: each for each in functions}, {name: answers.code(given[f"implement {name}"]) for name in HIDDEN}
 
 
-async def checked(folder: Path | None, overrides: Sequence[str]) -> dict[str, str]:
-    """What is wrong with each of the ten by Calc's own cases, "" where nothing is."""
+async def checked(folder: Path | None, overrides: Sequence[str], *, words: bool = False) -> dict[str, str]:
+    """What is wrong with each of the ten by Calc's own cases, "" where nothing is.
+
+    No declaration says how a function words its answer. So a refusal has to begin with the argument's name, and only
+    `words` asks for the sentences of Calc's own functions.
+    """
     async with provider(sandbox_set(overrides)) as desktops:
         desk = BlindDesk(folder, desktops)
         try:
             await desk.again()
-            outcomes = await run(tables()[APP], desk, 0, lambda _: None, HIDDEN)
+            cases = [each if words else _unsaid(each) for each in tables()[APP].cases]
+            outcomes = await run(replace(tables()[APP], cases=cases), desk, 0, lambda _: None, HIDDEN)
         finally:
             await desk.close()
     return {each.case.function: each.problem for each in outcomes}

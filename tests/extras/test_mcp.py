@@ -81,7 +81,7 @@ async def test_tools_are_called_and_what_fails_is_the_call_alone(folder: Path, m
         assert await tools.call(server, tool, {"text": "a", "kind": "bold"}, 60) == "1 notes, bold[31m"
         assert (await tools.call(server, tool, {"text": "b"}, 60)).startswith("2 notes")
         assert len(await tools.call(server, tool, {"text": "long"}, 60)) == 5000
-        with pytest.raises(GuestRefused, match="it is empty"):
+        with pytest.raises(GuestRefused, match="add_note"):
             await tools.call(server, tool, {"text": ""}, 60)
         with pytest.raises(GuestRefused, match="no answer within"):
             await tools.call(server, "hang", {}, 1.0)

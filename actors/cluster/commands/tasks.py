@@ -159,8 +159,8 @@ def _apis_arguments(parser: argparse.ArgumentParser) -> None:
     flag(build, "--out", "DIR", "where the build is kept (apis-APP)")
     flag(build, "--resume", "", "go on with the build in --out", action="store_true")
     take(build, "model-name", "api-key-env")
-    place = "cluster.build.mcp"
-    serve = verb(verbs, "serve", Help("functions as MCP tools", APIS_SERVE, APIS_HELP.examples), f"{place}:serve")
+    served = "cluster.build.mcp"
+    serve = verb(verbs, "serve", Help("functions as MCP tools", APIS_SERVE, APIS_HELP.examples), f"{served}:serve")
     serve.add_argument("dir", metavar="DIR", nargs="*", help="accepted folders whose functions are served, too")
     flag(serve, "--mcp", "", "by the Model Context Protocol, over standard input and output", required=True,
          action="store_true")  # fmt: skip
@@ -168,7 +168,7 @@ def _apis_arguments(parser: argparse.ArgumentParser) -> None:
         serve, "--file", "FILE", "a file to copy into the desktop's Documents (repeatable)", action="append", default=[]
     )
     brought = Help("tools of an MCP server as functions", APIS_IMPORT, APIS_HELP.examples)
-    bring = verb(verbs, "import", brought, f"{place}:bring")
+    bring = verb(verbs, "import", brought, f"{served}:bring")
     flag(bring, "--server", "COMMAND|URL", "the server", required=True)
     flag(bring, "--app", "A", "the application whose functions they become", required=True)
     flag(bring, "--owner", "CLASS", "the class that prompts show them in, like NotesTools", required=True)
