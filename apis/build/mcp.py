@@ -29,7 +29,7 @@ def schema(function: Function) -> dict[str, Any]:
 
 def _property(param: Param) -> dict[str, Any]:
     written = param.published_type.removeprefix("Optional[").rstrip("]")
-    made: dict[str, Any] = {"description": param.told}
+    made: dict[str, Any] = {"description": param.meaning}
     if kind := JSON_TYPES.get(written):
         made["type"] = [kind, "null"] if param.default is None else kind
     if param.kind == "choice":

@@ -162,8 +162,8 @@ def _apis_arguments(parser: argparse.ArgumentParser) -> None:
     served = "cluster.build.mcp"
     serve = verb(verbs, "serve", Help("functions as MCP tools", APIS_SERVE, APIS_HELP.examples), f"{served}:serve")
     serve.add_argument("dir", metavar="DIR", nargs="*", help="accepted folders whose functions are served, too")
-    flag(serve, "--mcp", "", "by the Model Context Protocol, over standard input and output", required=True,
-         action="store_true")  # fmt: skip
+    protocol = "by the Model Context Protocol, over standard input and output"
+    flag(serve, "--mcp", "", protocol, required=True, action="store_true")
     flag(
         serve, "--file", "FILE", "a file to copy into the desktop's Documents (repeatable)", action="append", default=[]
     )
