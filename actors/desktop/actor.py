@@ -294,13 +294,13 @@ class DesktopController(Actor):
             if came is not Stage.SETUP:
                 self._enter(Stage.ACTING if came is Stage.GENERATING else came)
 
+        # Demonstrators may read forms of prompts that show what no two desktops have alike.
+        memo = self._memo if work.lane is not Lane.DEMO or work.member == POLICY else None
+        scene = None if memo is None else RememberedScene(work.task, memo, lease, back)
         try:
-            # Demonstrators may read forms of prompts that show what no two desktops have alike.
-            memo = self._memo if work.lane is not Lane.DEMO or work.member == POLICY else None
-            scene = await lease() if memo is None else RememberedScene(work.task, memo, lease, back)
             self._episode = Episode(
                 work,
-                scene,
+                scene or await lease(),
                 answerer=self._answerer(work, trace),
                 recorder=self._recorder,
                 config=seat,
@@ -308,6 +308,8 @@ class DesktopController(Actor):
             )
             return await self._episode.play()
         finally:
+            if scene is not None:
+                scene.ended()
             if self._pool and self._booted is not None:
                 self._pool.retire(self._booted)
 

@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import time
 from collections import Counter
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -36,6 +37,7 @@ MEMO_UNREADABLE = declare("memo_unreadable", "warning", cause=str)
 BUNDLED = Path(__file__).resolve().parents[2] / "deploy" / "learn" / "memo.parquet"
 FILE = "memo.parquet"  # next to the runs, where no file is named
 MERGE_S = 120.0  # a killed process loses so much at most
+AWAITED_S = 60.0  # that one seat waits for what another one's desktop is about to show
 PACKAGES = Path("/var/lib/dpkg/status")
 ROOT = Path(__file__).resolve().parents[2]
 # What judges, and what makes HOMEs; the guest's own sources come on top.
@@ -111,6 +113,7 @@ class Memo:
         self._log = log or NoLog()
         self._lines: dict[Key, MemoLine] = {}
         self._changes: dict[Key, MemoChange] = {}  # since the last merge
+        self._awaited: dict[Key, asyncio.Event] = {}  # what a seat's desktop is about to show, answer or be judged
         self._merging: asyncio.Task[None] | None = None
         self._merged_at = time.monotonic()
         self._size_bytes = 0
@@ -166,6 +169,26 @@ class Memo:
             return None
         self._used(key, line)
         return line.verdict
+
+    def expect(self, key: Key) -> bool:
+        """A desktop is about to show what `key` will know: seats at the same moment wait until `settle`.
+
+        False where another desktop is expected to already.
+        """
+        fresh = key not in self._awaited
+        self._awaited.setdefault(key, asyncio.Event())
+        return fresh
+
+    def settle(self, key: Key) -> None:
+        """What was expected is known, or won't come."""
+        if (event := self._awaited.pop(key, None)) is not None:
+            event.set()
+
+    async def awaited(self, key: Key) -> None:
+        """Wait once, and at most for a while, for what another seat's desktop is about to show."""
+        if (event := self._awaited.get(key)) is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(event.wait(), AWAITED_S)
 
     def keep(
         self,

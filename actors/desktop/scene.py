@@ -5,7 +5,8 @@ no verdict.
 
 A scene may be made of what is remembered, until something is not. A desktop is leased at most once, by the first look,
 action or verdict that is not remembered. The actions so far are carried out on it first, and each screen and result is
-compared. What comes otherwise is a fault, and its line is dropped. No fault is remembered.
+compared. What comes otherwise is a fault, and its line is dropped. No fault is remembered. A scene without a desktop
+waits for what another scene's desktop is about to show after the same actions.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 
 from actors.desktop.config import SeatConfig
 from actors.desktop.memo import Memo, by_place
+from actors.desktop.memo_file import Key
 from actors.desktop.pool.leased import FAILED, DesktopControl, Frozen, LeasedDesktop
 from actors.desktop.recorder import EndState
 from actors.errors import AgentBrokeDesktop, DesktopFault
@@ -143,8 +146,10 @@ class DesktopScene(DesktopControl):
         return {name: told_as_published(answer.out, self._desktop.home) for name, answer in kept.items()}
 
 
+JUDGED = b"judged"  # behind the key of what waits for a verdict
 NOT_REMEMBERED = "not_remembered"  # cause of a fault where no desktop may be booted
 DISAGREES = "memo_disagrees"
+Known = TypeVar("Known")
 Lease = Callable[[], Awaitable[DesktopScene]]  # a scene on a desktop, not yet prepared
 
 
@@ -163,15 +168,16 @@ class RememberedScene:
         self._real: DesktopScene | None = None
         self._shown: Observation | None = None  # by the desktop, since its last action
         self._verdict: TaskVerdict | None = None
+        self._expected: Key | None = None  # what other scenes may wait for
         self.remembered = True
 
     async def prepare(self) -> None:
         """Nothing, where the first screen is remembered. Raises as `DesktopScene` does."""
-        if self._memo.seen(self._key) is None:
+        if await self._known(self._key, self._memo.seen) is None:
             await self._desktop()
 
     async def observe(self) -> Observation:
-        if self._real is None and (shown := self._memo.seen(self._key)) is not None:
+        if (shown := await self._known(self._key, self._memo.seen)) is not None:
             self.remembered, self._seen = True, shown
             return shown
         real = await self._desktop()
@@ -181,6 +187,7 @@ class RememberedScene:
             self._memo.keep(self._key, self._task, seen=self._shown)
         else:
             self._shown = await real.observe()  # once more after an answer that was refused
+        self.ended()
         return self._shown
 
     async def picture(self) -> bytes:
@@ -191,7 +198,7 @@ class RememberedScene:
         if todo.ends is not None:  # it asks nothing of a desktop
             return todo.result, todo.ends
         key = self._memo.after(self._key, line(action))
-        if self._real is None and (answered := self._memo.result(key)) is not None:
+        if (answered := await self._known(key, self._memo.result)) is not None:
             self._trail.append((by_place(observation), action, answered))
             self._key, self._seen = key, None
             return answered, None
@@ -209,10 +216,9 @@ class RememberedScene:
 
     async def reach_verdict(self) -> None:
         """Lease a desktop where the verdict is not remembered."""
-        if self._real is None:
-            self._verdict = self._memo.verdict(self._key)
-            if self._verdict is None:
-                await self._desktop()
+        self._verdict = await self._known(self._key + JUDGED, lambda _: self._memo.verdict(self._key))
+        if self._real is None and self._verdict is None:
+            await self._desktop()
 
     async def judged(self) -> Judged:
         if self._verdict is not None:
@@ -221,7 +227,29 @@ class RememberedScene:
         judged = await (await self._desktop()).judged()
         if judged.end is not None or judged.verdict.success:
             self._memo.keep(self._key, self._task, verdict=judged.verdict)
+        self.ended()
         return judged
+
+    async def _known(self, key: Key, of: Callable[[Key], Known | None]) -> Known | None:
+        """What `of` knows of `key`, now or once another scene's desktop has shown it; None means that this one's will.
+
+        A scene that has a desktop asks that.
+        """
+        if self._real is None:
+            if of(key) is None:
+                await self._memo.awaited(key)
+            if (known := of(key)) is not None:
+                return known
+        self.ended()
+        if self._memo.expect(key):
+            self._expected = key
+        return None
+
+    def ended(self) -> None:
+        """No other scene waits for this one any longer."""
+        if self._expected is not None:
+            self._memo.settle(self._expected)
+            self._expected = None
 
     async def _desktop(self) -> DesktopScene:
         """The desktop, after the actions so far."""

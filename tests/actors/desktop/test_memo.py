@@ -100,6 +100,14 @@ Trace = tuple[list[str], list[str], bool]
 
 async def played(scene: Any, moves: Sequence[int]) -> Trace:
     """What a policy with these moves is shown, answered and judged."""
+    try:
+        return await _played(scene, moves)
+    finally:
+        if isinstance(scene, RememberedScene):
+            scene.ended()
+
+
+async def _played(scene: Any, moves: Sequence[int]) -> Trace:
     await scene.prepare()
     shown, answered = [], []
     for move in moves:
@@ -205,6 +213,7 @@ async def test_what_a_slow_program_shows_and_answers_is_not_remembered(tmp_path:
     scene = RememberedScene(TASK, kept, slow)
     await scene.prepare()
     await scene.act(ACTIONS[0], await scene.observe())
+    scene.ended()
     leases = Leases()
     assert await played(RememberedScene(TASK, kept, leases), [0, 1]) == await played(FakeDesktop(), [0, 1])
     assert (len(leases.given), kept.contradicted) == (1, 0)
@@ -229,6 +238,58 @@ async def test_where_no_desktop_may_be_booted_an_unknown_step_is_a_fault_that_is
     with pytest.raises(DesktopFault) as fault:
         await played(RememberedScene(TASK, kept, none), [0, 0])
     assert fault.value.cause == NOT_REMEMBERED
+
+
+class Working(FakeDesktop):
+    """Takes a moment for everything, or breaks under an action."""
+
+    def __init__(self, breaks: bool = False) -> None:
+        super().__init__()
+        self.breaks = breaks
+
+    async def prepare(self) -> None:
+        await asyncio.sleep(0.001)
+        await super().prepare()
+
+    async def act(self, action: Action, observation: Observation) -> tuple[str, bool | None]:
+        await asyncio.sleep(0.001)
+        if self.breaks:
+            raise AgentBrokeDesktop("session_ended", "it ended")
+        return await super().act(action, observation)
+
+    async def judged(self) -> Judged:
+        await asyncio.sleep(0.001)
+        return await super().judged()
+
+
+class WorkingLeases(Leases):
+    """Gives desktops that take a moment; the first of them may break."""
+
+    def __init__(self, first_breaks: bool = False) -> None:
+        super().__init__()
+        self.first_breaks = first_breaks
+
+    async def __call__(self) -> Any:
+        await asyncio.sleep(0.001)
+        self.given.append(Working(breaks=self.first_breaks and not self.given))
+        return self.given[-1]
+
+
+async def test_seats_at_equal_moments_take_one_desktop_for_all(tmp_path: Path) -> None:
+    kept, leases = memo(tmp_path), WorkingLeases()
+    moves = [SOLVED, SOLVED, SOLVED, (0, 2), SOLVED, (0, 2), SOLVED, (0,)]
+    traces = await asyncio.gather(*(played(RememberedScene(TASK, kept, leases), each) for each in moves))
+    assert traces == [await played(FakeDesktop(), each) for each in moves]
+    assert len(leases.given) == len({*moves})
+    assert kept.contradicted == 0
+
+
+async def test_a_seat_goes_on_by_itself_where_the_awaited_desktop_breaks(tmp_path: Path) -> None:
+    kept, leases = memo(tmp_path), WorkingLeases(first_breaks=True)
+    scenes = [RememberedScene(TASK, kept, leases) for _ in range(3)]
+    first, *rest = await asyncio.gather(*(played(scene, SOLVED) for scene in scenes), return_exceptions=True)
+    assert isinstance(first, AgentBrokeDesktop)
+    assert rest == [await played(FakeDesktop(), SOLVED)] * 2
 
 
 async def test_another_process_knows_what_was_remembered(tmp_path: Path) -> None:
