@@ -23,6 +23,7 @@ from actors.learner.batches import Exercises, UnreadableError, WithoutSignalErro
 from actors.learner.broadcast import Publisher
 from actors.learner.config import LearnerSettings
 from actors.learner.folders import Exports, RunFolders, checkpoint_of, newest_known, on_disk
+from actors.learner.probe import Probe
 from actors.learner.rank import meeting_s
 from actors.sampler.messages import Weights
 from policy.errors import LearnerError, NoModel
@@ -72,6 +73,7 @@ class LearnerActor(Actor):
         self._exports = Exports(self._export, self.ctx.home, owner, adapters=self.config.adapters)
         rehearses = self.config.learner.rehearsal > 0
         self._exercises = Exercises(self.config.seed) if rehearses else None
+        self._probe = await on_disk(Probe, self.ctx.home) if self.config.learner.probe_every else None
         await self._restore("start")
         self.ctx.spawn(self._learn(), "learn")
 
@@ -179,7 +181,7 @@ class LearnerActor(Actor):
         planned = await asyncio.to_thread(self._plan, batch, version)
         if planned.without_signal:
             self.ctx.log.emit(messages.GROUPS_WITHOUT_SIGNAL, lease=batch.lease, groups=planned.without_signal)
-        plan = planned.plan
+        plan, looked = planned.plan, await self._look(batch)
         self._doing = f"step {version} ({plan.kind})"
         try:
             sent = await asyncio.to_thread(batches.with_plan_file, plan, self.ctx.home)
@@ -190,7 +192,7 @@ class LearnerActor(Actor):
         self._steps += 1
         self._busy_s += result.t1 - result.t0
         sizes = {"micro_batches": len(plan.micro_batches), "samples": sum(len(m.samples) for m in plan.micro_batches)}
-        figures = {**planned.figures, **sizes, "wait_s": waited_s, **result.figures}
+        figures = {**planned.figures, **looked, **sizes, "wait_s": waited_s, **result.figures}
         if "entropy" in planned.figures:  # of the same tokens, whatever their advantages and the KL term
             figures |= {"entropy": planned.figures["entropy"], "entropy_computed": result.figures["entropy"]}
         result = msgspec.structs.replace(result, figures=figures)
@@ -198,9 +200,27 @@ class LearnerActor(Actor):
         self._watch_skips(result)
         return result
 
+    async def _look(self, batch: ledger.Batch) -> dict[str, float]:
+        """What the weights before the step make of the probe, where it is due.
+
+        `probe_entropy` is nats per token, `probe_agreement` the share of kept tokens that have the largest logit.
+        """
+        learner = self.config.learner
+        if self._probe is None or batch.phase.phase is not ledger.Phase.RL or batch.rl_steps % learner.probe_every:
+            return {}
+        self._doing = f"looking at the probe with {self._version}"
+        packed = self._probe.packed(learner.token_budget, learner.parallel.data)
+        request = messages.LookAt(version=self._version, micro_batches=packed)
+        seen = (await self._ask_rank(request, self.config.step_timeout_s)).figures
+        samplers = [self.ctx.ref(name) for name in self.config.samplers]
+        drawn = await self._probe.drawn(samplers, str(self._version))
+        return {"probe_entropy": seen["entropy"], "probe_agreement": seen["accuracy"], **drawn}
+
     def _plan(self, batch: ledger.Batch, version: Version) -> batches.PlannedStep:
         began = time.perf_counter()
         stored = read_payloads(self.ctx.payloads, batches.blobs(batch), batch.lease)
+        if self._probe is not None:
+            self._probe.keep(stored.values())
         read = time.perf_counter()
         plan_id = f"{batch.lease}:{version}"
         learner = self.config.learner

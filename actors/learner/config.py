@@ -193,6 +193,10 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
         int, tuning("Rehearses in the steps whose version is a multiple of this, and in no other.", ge=1)
     ] = 1
     rehearsal_coef: Annotated[float, tuning("Multiplies the mean token loss of rehearsed exercises.", gt=0)] = 0.4
+    probe_every: Annotated[
+        int,
+        tuning("Looks at 256 prompts that the first batches showed, every so many steps of RL. 0 never does.", ge=0),
+    ] = 0
     checkpoint_every: Annotated[int, key("Writes a checkpoint after this many versions.", ge=1)] = 10
     dtype: Annotated[
         Literal["float32", "bfloat16"], tuning("Chooses the type of weights. bfloat16 pays on GPUs only.")

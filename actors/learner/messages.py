@@ -47,6 +47,19 @@ class StepPlan(Request[StepResult]):
     plan_file: PlanFile | None = None
 
 
+class Looked(Message):
+    """What the weights make of micro-batches: figures of `policy.megatron.trainer.Trainer.evaluate`."""
+
+    figures: dict[str, float]
+
+
+class LookAt(Request[Looked]):
+    """Read micro-batches and change nothing. Refused unless the rank is at `version`."""
+
+    version: Version
+    micro_batches: list[MicroBatch]
+
+
 class ModelLoaded(Message):
     """The rank holds a model."""
 

@@ -77,6 +77,8 @@ FIGURES = (
            " batch.", ("group_call_entropy_nats",), "nats", window=WINDOW),
     Figure("Diversity", "Distinct trajectories among the episodes of one task, as a share.", ("distinct_trajectories",),
            "share distinct", window=WINDOW, share=True),
+    Figure("Entropy of the probe", "Of the next token and of eight answers, on prompts that a run and its forks keep.",
+           ("probe_entropy", "probe_answer_entropy"), "nats"),
     Figure("Remembered desktops", "Steps of a batch whose screen and result a memo gave: none was booted.",
            ("remembered",), "share of steps", share=True),
     Figure("Coverage", "Training tasks solved at least once so far.", ("coverage",), "share", share=True),

@@ -26,6 +26,7 @@ from actors.cluster.runs import apply, ledgers, recordings, run_folder
 from actors.cluster.runs.run_folder import Asked, RunRecord
 from actors.entropulse.decide import FINAL
 from actors.learner.folders import CHECKPOINTS
+from actors.learner.probe import FILE as PROBE
 from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER, copy_ledger
 from policy import checkpoints
@@ -298,6 +299,8 @@ def make_fork(point: ForkPoint, folder: Path) -> None:
         with run_folder.held(point.run, run_folder.read_record(point.run).started):
             copy_ledger(point.run, partial, again=[FINAL])
             shutil.copytree(point.run / CHECKPOINTS / point.version, partial / CHECKPOINTS / point.version)
+            if (point.run / PROBE).is_file():
+                shutil.copyfile(point.run / PROBE, partial / PROBE)
             shutil.copytree(point.run / SEGMENTS, partial / SEGMENTS, ignore=shutil.ignore_patterns("*.lock"))
         partial.rename(folder)
     except (OSError, StoreError) as error:

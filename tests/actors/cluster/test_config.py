@@ -40,8 +40,8 @@ def refusal(data: object, *overrides: str) -> str:
         (
             {"learner": {"rate": 3}},
             "here.yaml: unknown key learner.rate; known: rl, sft, lr_floor, betas, weight_decay, clip_grad,"
-            " token_budget, loss_aggregation, rehearsal, rehearsal_every, rehearsal_coef, checkpoint_every, dtype,"
-            " recompute, device_gib, lora, parallel, place, actor_place",
+            " token_budget, loss_aggregation, rehearsal, rehearsal_every, rehearsal_coef, probe_every,"
+            " checkpoint_every, dtype, recompute, device_gib, lora, parallel, place, actor_place",
         ),
         ({"learner": {"threds": 3}}, "here.yaml: unknown key learner.threds; did you mean learner.rl.threads?"),
         ({"learner": {"seed": 3}}, "here.yaml: unknown key learner.seed; did you mean run.seed?"),

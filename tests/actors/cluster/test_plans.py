@@ -40,6 +40,7 @@ def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
     assert said("smoke", *options)["learning"].endswith(
         "prior_weight 4, tis_cap 3, success_replay, relabel: the oracle's answers in place of rewards"
     )
+    assert "probe of 256 prompts every 6 steps" in said("local", "learner.probe_every=6")["learning"]
     local = said("local")
     assert "74 steps of RL in 5 phases, 4 x 200 steps of pulse" in local["phases"]
     assert local["learning"].endswith("8 exercises rehearsed")

@@ -14,7 +14,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 
 from actors.learner.config import GroupSettings, LearnerConfig, RankSettings, RlConfig, SftConfig
-from actors.learner.messages import Broadcast, ExportWeights, LoadModel, SaveCheckpoint, StepPlan, WriteKept
+from actors.learner.messages import Broadcast, ExportWeights, LoadModel, LookAt, SaveCheckpoint, StepPlan, WriteKept
 from actors.learner.rank import RankActor, _written
 from policy import checkpoints, hf_folder
 from policy.engine.model import load_weights
@@ -89,6 +89,16 @@ async def test_a_plan_is_carried_out_once(rank: Ref, model: Path) -> None:
     assert await rank.ask(step_to(1), timeout_s=60) == first
     second = await rank.ask(step_to(2), timeout_s=60)
     assert second.figures["loss"] < first.figures["loss"]
+
+
+async def test_a_look_changes_nothing(rank: Ref, model: Path) -> None:
+    await load(rank, model)
+    seen = await rank.ask(LookAt(version=v(0), micro_batches=BATCHES), timeout_s=60)
+    step = await rank.ask(step_to(1), timeout_s=60)
+    assert seen.figures["entropy"] == pytest.approx(step.figures["entropy"])  # of the weights before the step
+    assert seen.figures["accuracy"] == step.figures["accuracy"]
+    with pytest.raises(NoModel):
+        await rank.ask(LookAt(version=v(0), micro_batches=BATCHES), timeout_s=60)
 
 
 async def test_cloning_takes_its_own_number_of_threads(
