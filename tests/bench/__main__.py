@@ -19,6 +19,7 @@ BENCHES = {
     "desktops": "an action, a boot and an oracle's episode on real desktops; needs root",
     "sampler": "tokens per second of engines on growing episodes: embedded, SGLang, transformers",
     "learner": "a step of RL on a run's newest groups, prompts shared and whole",
+    "remembered": "episodes of a run played again on real desktops: whether they agree with its memo; needs root",
     "shapes": "steps of larger shapes with random weights, and the share of a GPU's arithmetic that they use (MFU)",
 }
 CAPACITY = {
