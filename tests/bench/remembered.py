@@ -75,7 +75,11 @@ def run(options: Options) -> int:
     deploy = deploy_files.stored(folder, ())
     alike, of, faults, differ = Counter[str](), Counter[str](), dict[str, str](), dict[str, list[str]]()
     for token in chosen(folder, options):
-        line, recorded = whole(folder, str(token))
+        try:
+            line, recorded = whole(folder, str(token))
+        except ConfigError as error:  # a run that goes on deletes steps
+            faults[str(token)] = str(error)
+            continue
         play = asyncio.run(played_again(deploy, recorded))
         if play.outcome is None:
             faults[line.trace] = play.detail
