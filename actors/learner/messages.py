@@ -47,13 +47,13 @@ class StepPlan(Request[StepResult]):
     plan_file: PlanFile | None = None
 
 
-class Looked(Message):
+class ProbeFigures(Message):
     """What the weights make of micro-batches: figures of `policy.megatron.trainer.Trainer.evaluate`."""
 
     figures: dict[str, float]
 
 
-class LookAt(Request[Looked]):
+class LookAt(Request[ProbeFigures]):
     """Read micro-batches and change nothing. Refused unless the rank is at `version`."""
 
     version: Version

@@ -199,11 +199,11 @@ class RankActor(Actor):
         return result
 
     @handles(messages.LookAt, slow_after_s=LONG_WORK_S)
-    async def look(self, msg: messages.LookAt) -> messages.Looked:
+    async def look(self, msg: messages.LookAt) -> messages.ProbeFigures:
         """Raises NoModel when the rank is not at that version."""
         trainer = self._holding(msg.version)
         work = self._run(f"looking with {msg.version}", lambda: trainer.evaluate(msg.micro_batches))
-        return messages.Looked(figures=await self._all(msg, work))
+        return messages.ProbeFigures(figures=await self._all(msg, work))
 
     @handles(messages.ExportWeights, slow_after_s=LONG_WORK_S)
     async def export(self, msg: messages.ExportWeights) -> messages.Saved:
