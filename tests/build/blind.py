@@ -27,9 +27,17 @@ from tests.build.model import Recorded, served
 HERE = Path(__file__).parent
 APP = "libreoffice_calc"
 HIDDEN = (
-    "highlight_range", "transpose_range", "sort_column", "hide_row_data", "merge_cells", "set_cell_value",
-    "freeze_panes", "rename_sheet", "copy_sheet", "reorder_sheets",
-)  # fmt: skip
+    "highlight_range",
+    "transpose_range",
+    "sort_column",
+    "hide_row_data",
+    "merge_cells",
+    "set_cell_value",
+    "freeze_panes",
+    "rename_sheet",
+    "copy_sheet",
+    "reorder_sheets",
+)
 
 
 class BlindDesk(BuildDesk):

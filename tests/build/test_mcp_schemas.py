@@ -62,5 +62,8 @@ def test_every_function_has_a_schema() -> None:
         assert set(made["properties"]) == {param.name for param in function.params}
     merge = next(each for each in every if each.name == "set_zoom_level")
     assert schema(merge)["properties"]["zoom_percentage"] | {"description": ""} == {
-        "description": "", "type": "integer", "minimum": 20, "maximum": 600,
-    }  # fmt: skip
+        "description": "",
+        "type": "integer",
+        "minimum": 20,
+        "maximum": 600,
+    }
