@@ -41,6 +41,7 @@ from apis.tasksets.judge import NOTHING, Judging, afterwards, asked_live, told_a
 from apis.tasksets.judge import wanted as wanted_by_metrics
 from apis.tasksets.published import PublishedError
 
+SAVED_MS = 10_000  # the longest wait for what a task file's keys save
 # A verdict of the published package may wait for minutes: it has threads of its own, or no other work would find one.
 PUBLISHED = ThreadPoolExecutor(max_workers=2, thread_name_prefix="published")
 
@@ -140,6 +141,8 @@ class DesktopScene(DesktopControl):
         """
         calls = [call if call.optional is not None else replace(call, optional=0) for call in judging.live]
         answers = await self.carry_out(calls, self._config.setup_timeout_s)
+        if any(call.method == "hotkey" for call in calls):  # what it saves is written late by a busy machine
+            await self._desktop.call("settle", {"timeout_ms": SAVED_MS, "quiet_ms": 300}, self._config.setup_timeout_s)
         kept = {
             call.kept: answer for call, answer in zip(calls, answers, strict=True) if call.kept and answer is not None
         }
