@@ -125,13 +125,17 @@ def _tasks_arguments(parser: argparse.ArgumentParser) -> None:
     routes = ("gui", "api", "mixed", "all")
     flag(check, "--route", "", "which oracles (default: all)", choices=routes, default="all")
     flag(check, "--static", "", "look at the form only; needs no desktop", action="store_true")
+    counted = "Count what the task files of SET need: what can be solved here, what is lacking, and what is refused."
+    place = "cluster.checks.tasks.command:coverage"
+    coverage = verb(verbs, "coverage", Help("what task files need", counted, examples), place)
+    coverage.add_argument("suite", metavar="SET", help="task set, or JSON file or folder of tasks")
     place = "cluster.checks.tasks.fetch:fetch"
     fetch = verb(verbs, "fetch", Help("a task set and its fixtures", FETCH, examples), place)
     fetch.add_argument("name", metavar="SET", help="osworld, officeworld, a task set, or a file or folder of tasks")
     where = "where task files and fixtures are (repeatable)"
     flag(fetch, "--from", "FOLDER|URL", where, dest="from_", action="append", default=[])
     flag(fetch, "--revision", "SHA", "of the dataset (default: the one in the URLs)")
-    for one in (listing, show, check, attack):
+    for one in (listing, show, check, attack, coverage):
         take(one, "json")
 
 

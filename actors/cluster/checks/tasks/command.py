@@ -43,6 +43,13 @@ def check(args: argparse.Namespace) -> int:
     return _check_form(ids, args) if args.static else _check_live(ids, args)
 
 
+def coverage(args: argparse.Namespace) -> int:
+    """Count what the task files of `args.suite` need; 0."""
+    tasksets.files_at(args.suite)
+    _check_files(args)
+    return 0
+
+
 def refuse_counts(args: argparse.Namespace) -> None:
     """Raise ConfigError for a number of instances, desktops or a first instance that can't be."""
     if args.instances < 1 or args.first < 0 or args.desktops < 1:
