@@ -277,9 +277,10 @@ def completed(raw: bytes, max_tokens: int) -> Completed:
     reasons = [choice.finish_reason for choice in choices if choice.finish_reason not in (None, "")]
     if not reasons and not ended:
         raise NoCompletionError("the stream ended before its answer did")
+    for given in reasons:
+        if str(given).lower() not in WHOLE | CUT.keys():
+            raise GivenUpError(f"the server ended its answer with finish_reason {given!r}")
     reason = str(reasons[-1]).lower() if reasons else "stop"
-    if reason not in WHOLE and reason not in CUT:
-        raise GivenUpError(f"the server ended its answer with finish_reason {reasons[-1]!r}")
     text, thought = (_joined(pieces) for pieces in zip(*((each.text, each.thought) for each in messages), strict=True))
     cut = CUT.get(reason, "").format(max_tokens)
     if text.strip() or not thought.strip():
@@ -344,11 +345,12 @@ AGAIN = frozenset({408, 409, 425, LIMITED, 500, 502, 503, 504, *range(520, 530)}
 def retry_after_s(headers: Mapping[str, str], now: float) -> float:
     """Seconds that a server asks to wait by `Retry-After`, a number or a date (RFC 9110, 10.2.3); 0 where it does not.
 
-    `headers` are found in any case of letters; `now` is in seconds since 1970.
+    `retry-after-ms`, which some servers send with it, is exact. `headers` are found in any case of letters; `now` is in
+    seconds since 1970.
     """
-    text = headers.get("retry-after", "")
+    text, exact = headers.get("retry-after", ""), headers.get("retry-after-ms", "")
     try:
-        seconds = float(text)
+        seconds = float(exact) / 1000 if exact else float(text)
     except ValueError:
         try:
             date = parsedate_to_datetime(text)

@@ -21,7 +21,15 @@ from hypothesis import strategies as st
 
 from actors.desktop.answers import EndpointAnswers, Prompt
 from actors.desktop.config import EndpointConfig, SeatConfig
-from actors.desktop.endpoint import MAX_ANSWER_BYTES, Completed, Endpoint, NoCompletionError, completed, retry_after_s
+from actors.desktop.endpoint import (
+    MAX_ANSWER_BYTES,
+    Completed,
+    Endpoint,
+    GivenUpError,
+    NoCompletionError,
+    completed,
+    retry_after_s,
+)
 from actors.errors import DesktopFault
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.observation import Observation, from_guest
@@ -229,6 +237,12 @@ async def test_a_reason_that_means_no_end_is_asked_again(finish: Any, streamed: 
     assert "finish_reason" in str(caught.value)
 
 
+def test_a_reason_that_means_no_end_is_none_though_another_follows() -> None:
+    stream = EVENT % ("A", '"error"') + EVENT % ("", '"stop"') + "data: [DONE]\n\n"
+    with pytest.raises(GivenUpError, match="finish_reason 'error'"):
+        completed(stream.encode(), 9)
+
+
 REPORTED = {
     "a body": '{"error": {"message": "out of memory, sesame"}}',
     "an event": 'data: {"error": {"message": "out of memory, sesame"}}\n\n',
@@ -291,6 +305,7 @@ DATES = [formatdate(NOW + 7, usegmt=True), formatdate(NOW + 7, usegmt=True).repl
     ("headers", "seconds"),
     [
         ({"Retry-After": "3"}, 3.0),
+        ({"Retry-After": "3", "Retry-After-Ms": "1500"}, 1.5),
         ({"Retry-After": "1.5"}, 1.5),
         *(({"Retry-After": date}, 7.0) for date in DATES),
         ({"Retry-After": "Sunday, 06-Nov-94 08:49:37 GMT"}, 0.0),
