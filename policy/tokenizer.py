@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 PAD, END, USER, ASSISTANT, SYSTEM = SPECIAL_TOKENS = ("<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>")
 
+_CUTS = r"[A-Za-z]+|\d{1,2}|[^A-Za-z0-9]+"  # the pattern of the bundled models
 CHAT_TEMPLATE = (
     "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] + '<|end|>' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
@@ -263,6 +264,15 @@ def _template_of(folder: Path) -> object:
         raise ConfigError(f"{folder}: its chat template can't be read: {line(error)}") from error
 
 
+def _plain(content: Backend) -> bool:
+    """Whether a text is cut as the models built here cut it: other ways may cost any time and memory."""
+    state = json.loads(content.to_str())
+    cuts = state["pre_tokenizer"] or {}
+    patterns = [part["pattern"] for part in cuts.get("pretokenizers", [cuts]) if part.get("type") == "Split"]
+    kinds = {part.get("type") for part in cuts.get("pretokenizers", [cuts])}
+    return state["normalizer"] is None and kinds <= {"Split", "ByteLevel"} and patterns in ([], [{"Regex": _CUTS}])
+
+
 def _sound(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
@@ -289,7 +299,7 @@ class Tokenizer:
             content = Backend.from_str(path.read_text(encoding="utf-8"))
         except Exception as error:  # the library raises nothing narrower
             raise ConfigError(f"{path} is no tokenizer: {line(error)}") from error
-        own = all(content.token_to_id(token) is not None for token in SPECIAL_TOKENS)
+        own = all(content.token_to_id(token) is not None for token in SPECIAL_TOKENS) and _plain(content)
         form = None if own and _template_of(folder) in (None, CHAT_TEMPLATE) else _TemplateForm(folder)
         if form is not None:
             return cls(form.content, form)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +19,8 @@ from policy.tokenizer import SPECIAL_TOKENS, Tokenizer
 from runtime.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import json
+from pathlib import Path
 
 LINES = (
     "task: Do what 'plum pie' says\ndid: Agent.type(text='kiwi')\napp: some_app\nw1 * Documents\nw2 Notes\n"
@@ -56,6 +59,21 @@ def test_size_and_special_ids(own: Tokenizer) -> None:
     assert own.largest_id == 1087
     assert own.eos_id == 1
     assert own.response_ids("x")[-1] == own.eos_id
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 9_000}},
+        {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a*)*b"}, "behavior": "Isolated", "invert": False}},
+    ],
+)
+def test_the_own_vocabulary_with_other_cuts_is_tried_apart(tmp_path: Path, changed: dict[str, object]) -> None:
+    """What may multiply a text, or search it for ever, is loaded in a bounded process first."""
+    shutil.copytree(MODEL, tmp_path / "model")
+    path = tmp_path / "model" / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    assert not Tokenizer.load(tmp_path / "model").own
 
 
 @settings(max_examples=300, deadline=None)
