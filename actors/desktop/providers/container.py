@@ -129,32 +129,47 @@ class ContainerProvider(SandboxProvider):
 
     def _run(self, sandbox: Sandbox, spec: abc.DesktopSpec, door: Path) -> list[str]:
         """The words of `run`."""
-        user, etc = f"{sandbox.lease.uid}:{sandbox.lease.uid}", self._folder / "etc"
+        etc = self._folder / "etc"
         binds = [
-            (sandbox.disk / "home", command.GUEST_HOME, ""), (sandbox.disk / "tmp", "/tmp", ""),  # noqa: S108
-            (sandbox.disk / "run", command.GUEST_RUN, ""), (door, DOOR, ""),
-            (self._folder / "guest", command.GUEST_CODE, "ro"), (sandbox.folder / "passwd", "/etc/passwd", "ro"),
-            (sandbox.folder / "group", "/etc/group", "ro"), (etc / "chromium.d", "/etc/chromium.d", "ro"),
-        ]  # fmt: skip
+            (sandbox.disk / "home", command.GUEST_HOME, ""),
+            (sandbox.disk / "tmp", "/tmp", ""),  # noqa: S108 - its own
+            (sandbox.disk / "run", command.GUEST_RUN, ""),
+            (door, DOOR, ""),
+            (self._folder / "guest", command.GUEST_CODE, "ro"),
+            (sandbox.folder / "passwd", "/etc/passwd", "ro"),
+            (sandbox.folder / "group", "/etc/group", "ro"),
+            (etc / "chromium.d", "/etc/chromium.d", "ro"),
+        ]
         if not self._config.image:
             shown = ("/usr", *command.VAR, *(f"/etc/{name}" for name in command.ETC))
             binds += [(Path(path), path, "ro") for path in shown if os.path.exists(path)]
             binds += [(etc / "local", "/usr/local", "ro")]
             if (editor := home.editor_place()) is not None:
                 binds += [(editor, code_start.EDITOR, "ro")]
-        return [
-            "run", "--rm", "--name", sandbox.name, "--label", LABEL, "--network", "none", "--hostname", "desktop",
-            "--cap-drop", "ALL", "--security-opt", "no-new-privileges",
-            "--security-opt", f"seccomp={etc / 'seccomp.json'}", "--user", user, "--read-only",
-            "--memory", str(spec.memory_bytes), "--pids-limit", str(spec.processes),
-            "--ulimit", f"nofile={spec.open_files}:{spec.open_files}", "--ulimit", "core=0:0",
-            "--ulimit", f"nproc={spec.processes}:{spec.processes}",  # podman's own may be more than this host allows
-            "--shm-size", str(command.SMALL_BYTES), "--tmpfs", "/run/sshd", "--workdir", command.GUEST_HOME,
-            "--env", f"PATH={command.PATH}", "--env", f"USER={command.GUEST_USER}", "--env", "LANG=C.UTF-8",
-            *(word for source, place, how in binds for word in ("--volume", f"{source}:{place}:{how}".rstrip(":"))),
-            self._config.image or HOST_IMAGE,
-            *command.session_command(sandbox.name, f"{spec.width}x{spec.height}"), "--door", DOOR,
-        ]  # fmt: skip
+        words = {
+            "--name": sandbox.name,
+            "--label": LABEL,
+            "--network": "none",
+            "--hostname": "desktop",
+            "--cap-drop": "ALL",
+            "--user": f"{sandbox.lease.uid}:{sandbox.lease.uid}",
+            "--memory": str(spec.memory_bytes),
+            "--pids-limit": str(spec.processes),
+            "--shm-size": str(command.SMALL_BYTES),
+            "--tmpfs": "/run/sshd",
+            "--workdir": command.GUEST_HOME,
+        }
+        # Of processes podman's own limit may be more than this host allows.
+        limits = (f"nofile={spec.open_files}:{spec.open_files}", f"nproc={spec.processes}:{spec.processes}", "core=0:0")
+        several = [
+            *(("--security-opt", option) for option in ("no-new-privileges", f"seccomp={etc / 'seccomp.json'}")),
+            *(("--ulimit", limit) for limit in limits),
+            *(("--env", env) for env in (f"PATH={command.PATH}", f"USER={command.GUEST_USER}", "LANG=C.UTF-8")),
+            *(("--volume", f"{source}:{place}:{how}".rstrip(":")) for source, place, how in binds),
+        ]
+        options = [word for pair in (*words.items(), *several) for word in pair]
+        session = command.session_command(sandbox.name, f"{spec.width}x{spec.height}")
+        return ["run", "--rm", "--read-only", *options, self._config.image or HOST_IMAGE, *session, "--door", DOOR]
 
     async def _first_process(self, sandbox: Sandbox, plug: Path) -> int:
         """The process that listens at `plug`, as this host numbers it, once it does."""
