@@ -11,6 +11,7 @@ a folder that is taken from it before anything else runs.
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import os
 import socket
@@ -36,6 +37,7 @@ from runtime.errors import ConfigError
 LABEL = "computerrl"
 HOST_IMAGE = "localhost/computerrl-host:1"  # empty folders, over which this machine's programs are shown
 COMMAND_S = 60.0
+TRIES = 2  # to remove a container
 DOOR = "/run/door"
 _LOOK_S = 0.01
 _LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
@@ -98,7 +100,14 @@ class ContainerProvider(SandboxProvider):
         for name in names.split():
             owner = owners.owner_of(name)
             if owner is not None and owner.dead(self._folder.parent):
-                self._answer("rm", "--force", name)
+                self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        """Have the program forget a container. Blocks. Raises OSError where it does not."""
+        # Where its monitor was killed, podman's first try finds out that the container has ended, and fails.
+        tries = [self._answer("rm", "--force", name) for _ in range(TRIES)]
+        if self._answer("container", "inspect", name)[0]:
+            raise OSError(errno.EBUSY, f"{self._config.program} keeps {name}: {tries[-1][1][-200:]}")
 
     async def _launch(self, sandbox: Sandbox, spec: abc.DesktopSpec) -> int:
         """Start the container, put its first process into its groups while it waits, and let that go on; its id."""
@@ -188,7 +197,7 @@ class ContainerProvider(SandboxProvider):
         await super()._throw_away(sandbox)
         if sandbox.process is not None and sandbox.process.returncode < 0:
             # Its client was killed, and removes nothing.
-            await asyncio.to_thread(self._answer, "rm", "--force", sandbox.name)
+            await asyncio.to_thread(self._remove, sandbox.name)
 
 
 def _with_id(accounts: str, uid: int) -> str:
