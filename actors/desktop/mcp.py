@@ -50,7 +50,7 @@ class McpTools:
     async def call(self, server: tuple[str, ...], tool: str, arguments: Mapping[str, Any], timeout_s: float) -> str:
         """What a tool says. Raises GuestRefused."""
         if server not in self._tasks or self._tasks[server].done():
-            self._asked[server] = asyncio.Queue()
+            self._asked[server] = asyncio.Queue(maxsize=1)  # a desktop's calls come one by one
             self._tasks[server] = asyncio.create_task(self._serve(server), name="mcp")
         task, answer = self._tasks[server], asyncio.get_running_loop().create_future()
         self._asked[server].put_nowait((tool, dict(arguments), answer))
