@@ -18,7 +18,7 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (137, 3),
-    "actors/cluster": (14327, 82),
+    "actors/cluster": (14330, 82),
     "actors/desktop": (9038, 40),
     "actors/entropulse": (702, 4),
     "actors/front": (1188, 8),

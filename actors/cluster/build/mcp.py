@@ -34,12 +34,15 @@ def bring(args: argparse.Namespace) -> int:
     _needed()
     if args.app not in APP_NAMES:
         raise ConfigError(f"--app {args.app}: no application of that name; there are {', '.join(APP_NAMES)}")
-    server, folder = shlex.split(args.server), Path(args.out)
+    try:
+        server, folder = shlex.split(args.server), Path(args.out)
+    except ValueError as error:
+        raise ConfigError(f"--server {args.server}: {error}") from error
     if not server or (folder / built.API).exists():
         raise ConfigError(f"{folder} is there already" if server else "--server: it names nothing")
     try:
         tools = run_loop(asyncio.wait_for(mcp.listed(server), LIST_S))
-    except Exception as error:
+    except Exception as error:  # what a server's program may end with: any error of the package, in groups
         raise ConfigError(f"--server {args.server}: no tools can be listed: {error or type(error).__name__}") from error
     functions, names, refused = taken(tools)
     for tool, why in refused.items():
