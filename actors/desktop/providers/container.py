@@ -62,6 +62,7 @@ class ContainerProvider(SandboxProvider):
         (etc / "seccomp.json").write_bytes(msgspec.json.encode(document))
         (etc / "local" / "bin").mkdir(parents=True)
         (etc / "code").rename(etc / "local" / "bin" / "code")
+        subprocess.run(["chmod", "-R", "a+rX", str(etc)], check=True)  # whatever the umask is
         if os.geteuid() != 0:
             raise ConfigError("desktops.provider.type container: needs root; sandbox does without")
         self._remove_left()
@@ -118,8 +119,9 @@ class ContainerProvider(SandboxProvider):
         (door / "go").chmod(0o644)
         os.chown(door, sandbox.lease.uid, -1)
         sandbox.lifeline = os.open(door / "go", os.O_RDWR | os.O_CLOEXEC)
-        (sandbox.folder / "passwd").write_text(_with_id(command.PASSWD, sandbox.lease.uid))
-        (sandbox.folder / "group").write_text(_with_id(command.GROUP, sandbox.lease.uid))
+        for name, accounts in (("passwd", command.PASSWD), ("group", command.GROUP)):
+            (sandbox.folder / name).write_text(_with_id(accounts, sandbox.lease.uid))
+            (sandbox.folder / name).chmod(0o644)  # whatever the umask is
         with (sandbox.disk / LOG).open("wb") as log:
             argv = self._program(*self._run(sandbox, spec, door))
             sandbox.process = command.started(argv, None, (), stdout=log, stderr=log, start_new_session=True)

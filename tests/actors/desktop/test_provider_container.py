@@ -89,6 +89,18 @@ async def test_a_container_sees_its_own_and_nothing_of_the_host(sandbox: Contain
     await link.close()
 
 
+async def test_containers_boot_whatever_the_umask_is(state_dir: str):
+    before = os.umask(0o077)
+    try:
+        provider = await open_provider(ContainerConfig(state_dir=state_dir, runtime=RUNTIME), "umask")
+        link = await GuestLink.open(await provider.boot(DesktopSpec()), timeout_s=20)
+        assert await link.call("ping", timeout_s=5.0) == "pong"
+        await link.close()
+        await provider.close()
+    finally:
+        os.umask(before)
+
+
 @pytest.mark.parametrize("killed", ["client", "monitor", "container"])
 async def test_whatever_is_killed_the_desktop_can_be_destroyed(sandbox: ContainerProvider, killed: str):
     desktop = await sandbox.boot(DesktopSpec())
