@@ -186,6 +186,8 @@ class StepEvidence(Value):
     pass_at_1: float | None = None  # share of their episodes that succeeded; None without such a group
     pass_at_8: float | None = None  # chance that one of 8 episodes succeeds; None where none has 8
     equal_groups: float | None = None  # share of groups whose episodes all succeeded, or all failed
+    all_right: dict[str, float] = {}  # family -> share of its groups whose episodes all succeeded
+    all_wrong: dict[str, float] = {}  # the same of groups whose episodes all failed
     sampled_entropy_nats: float | None = None  # per token, of the same episodes as `success`; see `task_choice.played`
 
 

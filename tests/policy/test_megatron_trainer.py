@@ -76,6 +76,24 @@ def test_the_take_decides_the_loss_not_the_packing(model: Path) -> None:
     assert "kl" not in figures, "nothing to be held against was measured"
 
 
+def test_effective_samples_and_the_norm_are_those_of_ratios_and_gradient(model: Path) -> None:
+    """Every other token's behaviour is a third of the policy's: (sum w)^2 / (n sum w^2) of w = 1 and w = 3."""
+    trainer = trainer_of(model)
+    samples = [
+        replace(one, behaviour_logprobs=[v - math.log(3) * (n % 2) for n, v in enumerate(one.behaviour_logprobs)])
+        for one in rollouts(trainer)
+    ]
+    threes = sum(one.response_len // 2 for one in samples)
+    ones = sum(one.response_len for one in samples) - threes
+    figures = trainer.grpo_step(pack(samples, 50), 0.0, Objective())
+    worth = (ones + 3 * threes) ** 2 / ((ones + threes) * (ones + 9 * threes))
+    assert figures["effective_samples"] == pytest.approx(worth, rel=1e-4)
+    assert 0.6 < worth < 1.0
+    clipped = trainer.grpo_step(pack(samples, 50), 0.0, Objective())  # whose gradient is left where it was reckoned
+    before = clipped["grad_norm"]
+    assert float(gradient(trainer).norm()) == pytest.approx(min(before, trainer.config.clip_grad), rel=1e-4)
+
+
 def test_entropy_is_at_temperature_one_and_the_ratio_at_the_recorded_one(model: Path) -> None:
     trainer = trainer_of(model)
     trainer.new_reference()

@@ -56,8 +56,7 @@ class Figure(NamedTuple):
     phase: str | None = Phase.RL  # None: of all phases
     window: int = 1  # steps of its trailing mean in a report
     share: bool = False  # from 0 to 1
-    log: bool = False  # on a logarithmic axis, but for the smallest values
-    live: bool = False  # on the live page, too
+    log: bool = False  # on a logarithmic axis of a report, but for the smallest values
 
     @property
     def name(self) -> str:
@@ -66,9 +65,8 @@ class Figure(NamedTuple):
 
 
 FIGURES = (
-    Figure("Loss", "Mean over the batch; phases minimise different things.", ("loss",), "loss", None, log=True,
-           live=True),
-    Figure("Token entropy", "Of the next token, at temperature 1.", ("entropy",), "nats", None, live=True),
+    Figure("Loss", "Mean over the batch; phases minimise different things.", ("loss",), "loss", None, log=True),
+    Figure("Token entropy", "Of the next token, at temperature 1.", ("entropy",), "nats", None),
     Figure("Token entropy of all episodes", "Minus the mean log-probability of drawn tokens, those of groups with equal"
            " rewards too; pulses begin by it.", ("sampled_entropy_nats",), "nats per token"),
     Figure("Action entropy", "Of the parsed actions of a batch, by the function they call.", ("action_entropy_nats",),
@@ -77,19 +75,30 @@ FIGURES = (
            " batch.", ("group_call_entropy_nats",), "nats", window=WINDOW),
     Figure("Diversity", "Distinct trajectories among the episodes of one task, as a share.", ("distinct_trajectories",),
            "share distinct", window=WINDOW, share=True),
+    Figure("Pass at 1", "Of the groups that were completed since the step before, those of equal rewards too.",
+           ("pass_at_1",), "share of episodes", window=WINDOW, share=True),
+    Figure("Pass at 8", "Chance that one of eight episodes of a task succeeds, mean over the same groups.",
+           ("pass_at_8",), "share of tasks", window=WINDOW, share=True),
+    Figure("Equal groups", "Of the same groups those whose episodes all succeeded, or all failed.", ("equal_groups",),
+           "share of groups", window=WINDOW, share=True),
+    Figure("Advantage and log-probability", "Covariance over a batch's tokens; above 0 entropy is about to fall.",
+           ("advantage_logprob_cov",), "nats", window=WINDOW),
+    Figure("Effective samples", "What a batch's tokens are worth, as a share of as many with equal ratios.",
+           ("effective_samples",), "share of tokens", share=True),
+    Figure("Gradient norm", "Before clipping, mean over a step's passes.", ("grad_norm",), "norm", None, log=True),
     Figure("Entropy of the probe", "Of the next token and of eight answers, on prompts that a run and its forks keep.",
            ("probe_entropy", "probe_answer_entropy"), "nats"),
     Figure("Remembered desktops", "Steps of a batch whose screen and result a memo gave: none was booted.",
            ("remembered",), "share of steps", share=True),
     Figure("Coverage", "Training tasks solved at least once so far.", ("coverage",), "share", share=True),
-    Figure("KL", "k3 estimate of the divergence from the reference policy.", ("kl",), "nats per token", live=True),
+    Figure("KL", "k3 estimate of the divergence from the reference policy.", ("kl",), "nats per token"),
     Figure("Clip fraction", "Tokens whose gradient was clipped away.", ("clip_fraction",), "share of tokens"),
     Figure("Mismatch", "Mean absolute log-ratio of the policy trained to the one that acted.",
            ("mismatch_mean", "mismatch"), "nats"),
     Figure("Pace", "Training episodes a minute between two steps.", ("episodes_per_min",), "episodes / min"),
 )  # fmt: skip
 SUCCESS = Figure("Success of training episodes", "Of the episodes of a step's batch.", ("success",), "share",
-                 window=WINDOW, share=True, live=True)  # fmt: skip
+                 window=WINDOW, share=True)  # fmt: skip
 STALENESS = Figure("Staleness", "Age of what was trained: the version trained minus that of a trajectory's oldest"
                    " token.", (), "share of trajectories")  # fmt: skip
 GROUPS = Figure("Groups", "Groups by how they ended: those that were not trained on taught nothing.", (),

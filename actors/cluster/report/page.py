@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 from actors.cluster import output, tables
 from actors.cluster.report import pooled
@@ -62,6 +63,7 @@ def page(
             [(run.name, counted(plainly(run.endings)) or "no group yet") for run in runs],
             sentences={"Groups"},
         ),
+        equal={run.name: equal_of(run) for run in runs},
         overlap=overlapped,
         times={run.name: times_of(run) for run in runs},
         episodes=episodes,
@@ -208,6 +210,20 @@ def phases_of(run: RunFigures) -> TextTable:
         evidence = ", ".join(f"{name} {value:.4g}" for name, value in one.evidence.items())
         rows.append((one.phase, one.start, plain(one.cause), evidence or "-"))
     return TextTable(("Phase", "From step", "Cause", "Evidence"), rows, sentences={"Evidence"})
+
+
+def equal_of(run: RunFigures) -> TextTable:
+    """Of each family the groups that were completed, by what their episodes had in common; means over RL steps."""
+    by_family: dict[str, list[tuple[float, float]]] = {}
+    for figures in (step.figures for step in run.steps):
+        for name in figures:
+            kind, _, family = name.partition("/")
+            if kind == "all_right":
+                by_family.setdefault(family, []).append((figures[name], figures[f"all_wrong/{family}"]))
+    rows = [(family, *(f"{fmean(part):.0%}" for part in zip(*shares, strict=True)), len(shares))
+            for family, shares in sorted(by_family.items())]  # fmt: skip
+    head = ("Family", "All succeeded", "All failed", "Steps of RL")
+    return TextTable(head, rows, f"Groups of {run.name} that were completed before a step of RL, mean over such steps")
 
 
 def overlapped(overlap: Overlap) -> str:

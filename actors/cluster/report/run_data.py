@@ -195,15 +195,12 @@ def _switch(row: queries.Row) -> Switch:
 
 
 def _step(row: queries.Row) -> StepFigures:
-    more = msgspec.json.decode(row["body"] or "{}")
-    figures = msgspec.json.decode(row["figures"] or "{}") | more
-    if row["phase"] == Phase.RL and row["success"] is not None:
-        figures["success"] = row["success"]  # in cross-entropy phases no training episode is played
+    staleness = msgspec.json.decode(row["body"] or "{}").get("staleness", {})
     return StepFigures(
         step=Version.parse(row["made"]).step,
         phase=row["phase"],
-        figures={name: float(f"{n:.{DIGITS}g}") for name, n in figures.items() if isinstance(n, int | float)},
-        staleness={int(age): n for age, n in more.get("staleness", {}).items()},
+        figures={name: float(f"{n:.{DIGITS}g}") for name, n in queries.figures_of(row).items()},
+        staleness={int(age): n for age, n in staleness.items()},
     )
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import orjson
 
 from actors.cluster.config import deploy_files
 from actors.cluster.runs import ledgers, run_folder
@@ -40,7 +39,6 @@ _EVENTS = frozenset(
     ("seat_time", "episode_ended", "routed", "host_started", "host_lost", "host_stopping", *_IN_QUARANTINE, *_LET_BACK)
 )
 LOST = "lost, is to come back"
-_FIGURES = ("loss", "entropy", "kl", "clip_fraction")
 
 
 class StepNow(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +47,7 @@ class StepNow(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     phase: str
     success: float | None  # of its batch's training episodes; None where none are played
-    figures: dict[str, float]  # loss, entropy (nats per token), kl (nats per token), clip_fraction
+    figures: dict[str, float]  # as `queries.figures_of` has them
 
 
 class SeatNow(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
@@ -111,6 +109,8 @@ class RunNow(msgspec.Struct, frozen=True, kw_only=True):
     staleness: dict[str, int] = {}  # optimizer steps -> trained trajectories
     groups: dict[str, int] = {}  # open, ready and leased: the queues between seats and learner
     endings: dict[str, int] = {}  # how groups ended
+    all_right: dict[str, float] = {}  # family -> share of its newest groups whose episodes all succeeded
+    all_wrong: dict[str, float] = {}
     stages_s: dict[str, float]  # where seats spent their time of late
     quarantine: dict[str, str]  # "seat desktop/3" -> cause
     machines: dict[str, str]  # process -> the machine it is on, "" for this one, or LOST
@@ -178,7 +178,9 @@ class RunReader:
                 **self._segment(db, newest),
                 "trained": queries.meta(db).get("trained", ""),
                 "steps": queries.steps_by_phase(db),
-                "curve": [_step(row) for row in newest],
+                "curve": (curve := [_step(row) for row in newest]),
+                "all_right": _by_family(curve, "all_right/"),
+                "all_wrong": _by_family(curve, "all_wrong/"),
                 "rounds": [_round(db, row) for row in queries.rounds_so_far(db)],
                 "samplers": [self._sampler(row["name"], row["version"]) for row in queries.samplers(db)],
                 "episodes": episodes,
@@ -286,15 +288,17 @@ def _named(counters: dict[str, int], prefix: str) -> dict[str, int]:
     return {name.removeprefix(prefix): count for name, count in counters.items() if count and name.startswith(prefix)}
 
 
+def _by_family(curve: list[StepNow], prefix: str) -> dict[str, float]:
+    """The newest figure of each family."""
+    return {name.removeprefix(prefix): value for step in curve for name, value in step.figures.items()
+            if name.startswith(prefix)}  # fmt: skip
+
+
 def _number(name: str) -> int:
     tail = name.rpartition("/")[2]
     return int(tail) if tail.isdecimal() else 0
 
 
 def _step(row: queries.Row) -> StepNow:
-    figures = orjson.loads(row["figures"] or "{}")
-    kept = {name: float(figures[name]) for name in _FIGURES if isinstance(figures.get(name), int | float)}
-    if row["entropy"] is not None:
-        kept["entropy"] = row["entropy"]
     success = row["success"] if row["phase"] == Phase.RL else None
-    return StepNow(version=row["made"], phase=row["phase"], success=success, figures=kept)
+    return StepNow(version=row["made"], phase=row["phase"], success=success, figures=queries.figures_of(row))

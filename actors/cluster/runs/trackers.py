@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 from actors.cluster.config.suites import untrained_families
 from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER, reading
-from actors.replay.messages import Phase
 from runtime.errors import ConfigError, StoreError
 from runtime.logs.events import declare
 from runtime.logs.writer import ActorLog
@@ -41,7 +40,6 @@ PERIOD_S = 5.0  # how far curves may lie behind
 END_S = 60.0  # for the last scalars to be sent
 MLFLOW_BATCH = 1000  # metrics of one request, at most
 CAUSE_CHARS = 400
-_NOT_SCALARS = frozenset(("lease", "version", "stay", "rl_step", "stay_step", "success"))  # of a step's evidence
 
 
 class Point(NamedTuple):
@@ -195,7 +193,14 @@ class CurveSender:
             lease, rounds = (0, frozenset[int]()) if whole else (self._lease, self._rounds)
             steps = queries.steps(ledger, after=lease)
             closed = [row for row in queries.rounds(ledger) if row["said"] and row["id"] not in rounds]
-            points = [_point(_of_step(row), Version.parse(row["made"]).step, row["wall"]) for row in steps]
+            points = [
+                _point(
+                    ((f"{row['phase']}/{name}", value) for name, value in queries.figures_of(row).items()),
+                    Version.parse(row["made"]).step,
+                    row["wall"],
+                )
+                for row in steps
+            ]
             trained = queries.trained_families(ledger) if closed else ()
             for row in closed:
                 event = json.loads(row["said"])
@@ -282,20 +287,6 @@ async def _process(run_dir: Path, tracker: str, log: ActorLog) -> None:
 
 def _point(values: Iterator[tuple[str, float]], step: int, wall_s: float) -> Point:
     return Point(step, wall_s, {tag: value for tag, value in values if math.isfinite(value)})
-
-
-def _of_step(row: queries.Row) -> Iterator[tuple[str, float]]:
-    """`PHASE/NAME` of the learner's figures, `rl/NAME` of the evidence."""
-    for name, value in json.loads(row["figures"] or "{}").items():
-        # The learner counts a segment's steps from 0, the evidence from 1: two values of one tag. None was no number.
-        if name != "stay_step" and value is not None:
-            yield f"{row['phase']}/{name}", float(value)
-    if row["phase"] == Phase.RL and row["success"] is not None:  # cloning and pulses play no training episodes
-        yield f"{Phase.RL}/success", float(row["success"])
-    for name, value in json.loads(row["body"] or "{}").items():
-        parts = value.items() if isinstance(value, dict) else [("", value)] if isinstance(value, int | float) else ()
-        if name not in _NOT_SCALARS:
-            yield from (("/".join(filter(None, (Phase.RL, name, key))), float(part)) for key, part in parts)
 
 
 def of_round(event: Mapping[str, Any], trained: Collection[str] = ()) -> Iterator[tuple[str, float]]:

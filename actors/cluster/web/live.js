@@ -111,6 +111,8 @@ function showRun(run) {
     bars(`seats' time in ${over ? "the run's" : "the"} last ten minutes`, run.stages_s, duration),
     bars("groups by how they ended", run.endings, count), bars("episodes broken by faults, by cause", run.faults, count),
     bars("trained episodes by steps between playing and training", run.staleness, count),
+    bars("groups whose episodes all succeeded, by family, newest step", run.all_right, share),
+    bars("groups whose episodes all failed, by family, newest step", run.all_wrong, share),
     bars("in quarantine", Object.fromEntries(marks), () => ""),
   ].filter(Boolean));
   if (!at("bars").childElementCount) at("bars").append(make("p", over ? "Nothing was recorded." : "Nothing has been recorded yet."));

@@ -75,13 +75,13 @@ class Chart(msgspec.Struct, frozen=True):
 
 
 def charts(now: RunNow) -> list[Chart]:
-    """The report's figures that are live, of all phases that have two steps of one."""
+    """The report's figures, of all phases that have two steps of one."""
     made = []
     for phase, along in _PHASES.items():
         steps = [step for step in now.curve if step.phase == phase]
         before = now.steps.get(phase, len(steps)) - len(steps)
         for figure in (SUCCESS, *FIGURES):
-            if figure.live and figure.phase in (None, phase):
+            if figure.phase in (None, phase):
                 values = [_value(step, figure.keys) for step in steps]
                 points = [(before + n, value) for n, value in enumerate(values, 1) if value is not None]
                 if len(points) > 1:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Collection, Iterator
 from typing import Annotated
 
 import msgspec
 
-from actors.replay.messages import StepRef
+from actors.replay.messages import Phase, StepRef
 from actors.replay.statistics import RoundEpisode
 
 Database = sqlite3.Connection  # with rows by name, of `ledger_file.reading`
@@ -90,6 +91,24 @@ def steps(db: Database, *, after: int = 0, most: int = -1) -> list[Row]:
         " WHERE l.state = 'trained' AND l.id > ? ORDER BY l.id DESC LIMIT ?",
         (after, most),
     ).fetchall()[::-1]
+
+
+_NOT_FIGURES = frozenset(("lease", "version", "stay", "rl_step", "stay_step", "success"))
+
+
+def figures_of(step: Row) -> dict[str, float]:
+    """All figures of a row of `steps`: the learner's and its evidence's, `NAME/KEY` where a name has several.
+
+    `success` is of the training episodes of a step of RL.
+    """
+    figures = dict[str, float]()
+    for name, value in (json.loads(step["figures"] or "{}") | json.loads(step["body"] or "{}")).items():
+        parts = {f"{name}/{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
+        if name not in _NOT_FIGURES:
+            figures |= {name: float(part) for name, part in parts.items() if isinstance(part, int | float)}
+    if step["phase"] == Phase.RL and step["success"] is not None:  # cloning and pulses play no training episodes
+        figures["success"] = float(step["success"])
+    return figures
 
 
 def steps_by_phase(db: Database) -> dict[str, int]:

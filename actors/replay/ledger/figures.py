@@ -117,15 +117,30 @@ def diversity(groups: Sequence[Group]) -> dict[str, Any]:
     }
 
 
-def _completed(tx: Transaction, first: int, last: int) -> list[Tally]:
-    """Successes and episodes of each group whose last episode is in (first, last]."""
+def _completed(tx: Transaction, first: int, last: int) -> list[tuple[str, Tally]]:
+    """Task, and successes and episodes, of each group whose last episode is in (first, last]."""
     rows = tx.rows(
-        "SELECT SUM(e.success), COUNT(*) FROM episodes e JOIN groups g ON g.id = e.group_id "
+        "SELECT g.task, SUM(e.success), COUNT(*) FROM episodes e JOIN groups g ON g.id = e.group_id "
         "WHERE e.group_id IN (SELECT group_id FROM episodes WHERE lane = ? AND seq > ? AND seq <= ?) "
         "AND g.state != 'open' GROUP BY g.id HAVING MAX(e.seq) <= ? ORDER BY g.id",
         *(Lane.TRAIN, first, last, last),
     )
-    return [(row[0], row[1]) for row in rows]
+    return [(row[0], (row[1], row[2])) for row in rows]
+
+
+def groups_shown(completed: Sequence[tuple[str, Tally]]) -> dict[str, Any]:
+    """Fields of `StepEvidence` of the groups of tasks, each with its successes and episodes."""
+    groups, by_family = [tally for _, tally in completed], dict[str, list[Tally]]()
+    for task, tally in completed:
+        by_family.setdefault(task.partition("/")[0], []).append(tally)
+    tries = sum(n for _, n in groups)
+    return {
+        "pass_at_1": sum(k for k, _ in groups) / tries if tries else None,
+        "pass_at_8": pass_at(groups, 8),
+        "equal_groups": sum(k in (0, n) for k, n in groups) / len(groups) if groups else None,
+        "all_right": {name: sum(k == n for k, n in own) / len(own) for name, own in sorted(by_family.items())},
+        "all_wrong": {name: sum(k == 0 for k, _ in own) / len(own) for name, own in sorted(by_family.items())},
+    }
 
 
 def step_made(
@@ -150,8 +165,6 @@ def step_made(
     known = msgspec.json.decode(before["wasted"], type=dict[str, int]) if before is not None else {}
     mark = phases.marked(tx)
     minutes = max(tx.now - mark.since, 1e-3) / 60
-    complete = _completed(tx, *since)
-    tries = sum(n for _, n in complete)
     evidence = StepEvidence(
         lease=batch.lease,
         version=version,
@@ -160,9 +173,7 @@ def step_made(
         rl_step=tx.steps_by_phase().get(Phase.RL, 0),
         success=played.success,
         success_by_kind=task_choice.success_by_kind(tx),
-        pass_at_1=sum(k for k, _ in complete) / tries if tries else None,
-        pass_at_8=pass_at(complete, 8),
-        equal_groups=sum(k in (0, n) for k, n in complete) / len(complete) if complete else None,
+        **groups_shown(_completed(tx, *since)),
         sampled_entropy_nats=played.entropy,
         **diversity(groups),
         coverage=tx.number("SELECT COUNT(*) FROM solved") / max(1, len(tx.settings.train_tasks)),

@@ -105,6 +105,7 @@ class Fabricated:
             body = {
                 "lease": number, "action_entropy_nats": 1.0, "distinct_trajectories": 0.5, "coverage": 0.1 * number,
                 "staleness": {"0": 3, "1": 1}, "wasted": {"zero_variance": 1},
+                "all_right": {"a": 0.5, "b": 0.0}, "all_wrong": {"a": (number - 3) / 4, "b": 1.0},
             }  # fmt: skip
             self.put("evidence", lease=number, wasted="{}", body=json.dumps(body))
         self.put("groups", id=1, task="a/train/1", stay=1, state="ended", ending="zero_variance")

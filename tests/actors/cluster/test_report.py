@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from actors.cluster.config.schema import Deploy
 from actors.cluster.report import drawing, run_data
 from actors.cluster.report.drawing import FIGURES, GROUPS, Band, Dots, band, counts, lines, success
+from actors.cluster.report.page import equal_of
 from actors.cluster.report.pooled import Group, pooled_gains, pooled_rounds
 from actors.cluster.report.run_data import SUFFIX, key_of, packed, read_file, read_run
 from actors.cluster.report.time_spent import common_s, overlap, union
@@ -233,3 +234,11 @@ def test_a_run_without_logs_or_deploy_file_is_reported(tmp_path: Path) -> None:
     with closing(ledger_file.connect(folder / "ledger.sqlite")[0]) as db:
         db.execute("INSERT INTO stays VALUES (0, 0, 'demo', NULL, '0.0', 0, 'begin', '{}', 0.0)")
     assert "bare" in reported([folder], tmp_path / "out")
+
+
+def test_equal_groups_of_a_family_are_means_over_steps(tmp_path: Path) -> None:
+    run = Fabricated(tmp_path / "one")
+    run.learn(steps=4)
+    run.db.close()
+    # Of family a half of the groups succeed whole in each step; 0, 1/4, 2/4 and 3/4 of them fail whole.
+    assert equal_of(read_run(tmp_path / "one")).rows == [("a", "50%", "38%", 4), ("b", "0%", "100%", 4)]

@@ -93,7 +93,7 @@ async def test_scalars_are_read_back_and_a_resume_repeats_nothing_and_loses_noth
     await followed(tmp_path, lambda: learn(play, loss=0.75))
     second = read_back(tmp_path)
     assert second["rl/loss"] == [(2, 0.25), (3, 0.75)]
-    assert second.keys() == first.keys()
+    assert {tag.partition("/all_")[0] for tag in second} == {tag.partition("/all_")[0] for tag in first}
     assert len(list((tmp_path / TENSORBOARD).iterdir())) == 1
 
 

@@ -10,7 +10,7 @@ import pytest
 from ledger_tools import Play, payload, series, step
 
 from actors.desktop.recorder import called
-from actors.replay.ledger.figures import distinct_share, diversity, entropy
+from actors.replay.ledger.figures import distinct_share, diversity, entropy, groups_shown
 from actors.replay.messages import Batch, Phase, StepEvidence, StepPayload, StepRef
 from apis.actions.gui import Click
 from apis.functions.declaration import Action, Tool
@@ -39,6 +39,20 @@ def test_diversity_by_hand() -> None:
     # Within the first group a 3, b 2, c 1 of 6, and nothing to choose in the second.
     assert found["group_call_entropy_nats"] == pytest.approx(6 / 8 * sum(n / 6 * math.log(6 / n) for n in (3, 2, 1)))
     assert found["distinct_trajectories"] == pytest.approx((3 / 4 + 1 / 2) / 2)
+
+
+def test_groups_by_hand() -> None:
+    """Four groups of eight with 0, 2, 8 and 8 successes, and one of four that can't say what one of eight would."""
+    tallies = [("a/x", (0, 8)), ("a/y", (2, 8)), ("a/z", (8, 8)), ("b/x", (8, 8)), ("c/x", (0, 4))]
+    assert groups_shown(tallies) == {
+        "pass_at_1": 18 / 36,
+        "pass_at_8": 3 / 4,
+        "equal_groups": 4 / 5,
+        "all_right": {"a": 1 / 3, "b": 1.0, "c": 0.0},
+        "all_wrong": {"a": 1 / 3, "b": 0.0, "c": 1.0},
+    }
+    nothing = {"pass_at_1": None, "pass_at_8": None, "equal_groups": None, "all_right": {}, "all_wrong": {}}
+    assert groups_shown([]) == nothing
 
 
 def test_refused_answers_tell_trajectories_apart() -> None:
@@ -90,6 +104,8 @@ def test_evidence_of_a_step(tmp_path: Path) -> None:
     found = learn(play)
     assert (found.stay, found.stay_step, found.rl_step) == (1, 1, 1)
     assert (found.success, found.pass_at_1, found.pass_at_8, found.equal_groups) == (0.25, 0.25, None, 0.5)
+    failed, mixed = (row["task"] for row in play.ledger.tx.rows("SELECT task FROM groups ORDER BY id"))
+    assert (found.all_right, found.all_wrong) == ({mixed: 0.0, failed: 0.0}, {mixed: 0.0, failed: 1.0})
     assert found.action_entropy_nats == pytest.approx(math.log(2))
     assert found.group_call_entropy_nats == pytest.approx(1.5 * math.log(2))
     assert (found.parsed, found.refused, found.distinct_trajectories) == (4, 0, 1.0)
