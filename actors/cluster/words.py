@@ -8,6 +8,8 @@ from typing import TypeVar
 N = TypeVar("N", int, float)
 
 _PLAIN = {
+    # phases
+    "demo": "demonstrations", "bc": "cloning", "rl": "RL",
     # why an episode ended as it did
     "not_verified": "the check says no", "out_of_steps": "no turn left",
     "agent_broke_desktop": "broke its desktop", "agent_gave_up": "gave up",

@@ -20,7 +20,7 @@ from markupsafe import Markup
 from actors.cluster import output
 from actors.cluster.report.pooled import Group, pooled_rounds
 from actors.cluster.report.run_data import RunFigures, Stretch, series
-from actors.cluster.words import plainly
+from actors.cluster.words import plain, plainly
 from actors.replay.messages import Phase
 from runtime.errors import ConfigError
 
@@ -39,7 +39,7 @@ _COLOUR = re.compile("|".join(_ON_PAGE))
 _VIEW = re.compile(r'viewBox="([\d. ]+)"')
 _NAMED = re.compile(r'(id="|url\(#|href="#)')
 STEPS, RL_STEPS = "step (one batch)", "step of RL"
-WIDE = (5.4, 3.2)  # inches: as wide as a phone, where letters of 9 points can be read
+WIDE = (4.8, 3.0)  # inches: as wide as a phone, where letters of 9 points can be read
 LEAST = 2  # points of a line, and bars of a picture
 MARKERS = "osD^v"  # of one group's decodings
 WINDOW = 5  # steps over which training success is averaged
@@ -314,6 +314,7 @@ def lines(figure: Figure, curves: Mapping[str, Band], axis: _Axis) -> Picture | 
         axes.set_ylim(0, 1)
     if figure.log:
         axes.set_yscale("symlog", linthresh=0.1)
+        axes.yaxis.set_major_formatter("{x:g}")  # without small raised digits
     if len(curves) > 1 or any(curve.seeds > 1 for curve in curves.values()):
         axes.legend(fontsize=9)
     return drawn(plot, figure.name, figure.title, figure.caption)
@@ -398,7 +399,7 @@ def _dress(axes: Any, axis: _Axis, first: float, last: int, ylabel: str) -> None
         start, end = max(stretch.start, first), min(stretch.end, last)
         if stretch.phase in SHADES and end > start:
             axes.axvspan(start, end, color=SHADES[stretch.phase], lw=0, zorder=0)
-            _name(axes, stretch.phase, start, end)
+            _name(axes, plain(stretch.phase), start, end)
     axes.grid(alpha=0.25)
 
 

@@ -88,7 +88,7 @@ def overview(groups: Sequence[Group]) -> TextTable:
     head = ("Run", "Group", "Seed", "File", "Started", "State", "Steps", "Episodes", "Observation")
     rows = [
         (run.name, group.label, "" if run.seed is None else run.seed, run.file, run.started, _state(run),
-         counted(Counter(step.phase for step in run.steps)) or "none yet", counted(run.episodes) or "none yet",
+         counted(plainly(Counter(step.phase for step in run.steps))) or "none yet", counted(run.episodes) or "none yet",
          queries.versions_text(run.observations))
         for group in groups for run in group.runs
     ]  # fmt: skip
@@ -208,7 +208,7 @@ def phases_of(run: RunFigures) -> TextTable:
     rows = []
     for one in run.switches:
         evidence = ", ".join(f"{name} {value:.4g}" for name, value in one.evidence.items())
-        rows.append((one.phase, one.start, plain(one.cause), evidence or "-"))
+        rows.append((plain(one.phase), one.start, plain(one.cause), evidence or "-"))
     return TextTable(("Phase", "From step", "Cause", "Evidence"), rows, sentences={"Evidence"})
 
 
@@ -246,7 +246,7 @@ def _seats(run: RunFigures) -> TextTable:
     whole = seats.seats * seats.wall_s or 1.0
     rows = [(f"busy: {stage}", f"{s:.1f}", f"{s / whole:.1%}") for stage, s in seats.stages_s.items()]
     rows += [(cause, f"{s:.1f}", f"{s / whole:.1%}") for cause, s in seats.idle_s.items()]
-    phases = ", ".join(f"{phase} {part:.1%}" for phase, part in seats.busy_by_phase.items())
+    phases = ", ".join(f"{plain(phase)} {part:.1%}" for phase, part in seats.busy_by_phase.items())
     caption = (
         f"Seats were busy {seats.busy:.1%} of {seats.seats} seats x {output.duration(seats.wall_s)} (reservation"
         f" granted to verified, waits for the model included); within each phase: {phases}"
@@ -260,7 +260,7 @@ def _machine(run: RunFigures) -> TextTable:
         return TextTable((), [])
     rows = [(part, f"{seconds:.1f}", f"{machine.share(part):.1%}") for part, seconds in machine.cpu_s.items()]
     rows += [(f"{part}, on other machines", f"{seconds:.1f}", "") for part, seconds in machine.elsewhere_s.items()]
-    phases = ", ".join(f"{phase} {seconds:,.0f}" for phase, seconds in machine.by_phase_s.items())
+    phases = ", ".join(f"{plain(phase)} {seconds:,.0f}" for phase, seconds in machine.by_phase_s.items())
     caption = (
         f"{machine.cores} cores x {output.duration(machine.span_s)}; {machine.desktops} desktops were used up;"
         f" {machine.own_s:,.0f} CPU-seconds of this run{f': {phases}' if phases else ''}"
@@ -275,11 +275,11 @@ def _steps(run: RunFigures) -> TextTable:
         parts = [[step.figures[part] for step in steps if part in step.figures] for part in STEP_PARTS]
         if any(parts):
             means = (f"{sum(values) / len(values):.3f}" if values else "-" for values in parts)
-            rows.append((phase, len(steps), *means))
+            rows.append((plain(phase), len(steps), *means))
     head = ("Phase", "Steps", *(part.removesuffix("_s") for part in STEP_PARTS))
     return TextTable(head, rows, "Seconds of a step by part, mean; with `learner.rl.epochs` of all its passes")
 
 
 def counted(counts: Mapping[str, int]) -> str:
-    """`bc 600, rl 40`."""
+    """`RL 40, cloning 600`."""
     return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))

@@ -166,7 +166,7 @@ def _print(run: RunFigures) -> None:
     for compared in run.gains:
         output.prose(f"gain      {evaluation_rounds.gain_line(compared)}")
     if run.steps:
-        phases = (f"{switch.phase} from step {switch.start} ({plain(switch.cause)})" for switch in run.switches)
+        phases = (f"{plain(switch.phase)} from step {switch.start} ({plain(switch.cause)})" for switch in run.switches)
         output.prose(f"phases    {', '.join(phases)}")
     output.prose(f"desktops  showed observation version {queries.versions_text(run.observations)}")
     output.prose(f"groups    {page.counted(plainly(run.endings)) or 'none'}")

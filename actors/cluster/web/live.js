@@ -66,12 +66,14 @@ function bars(title, counts, told) {
 }
 
 function table(head, rows) {
-  const box = make("div", undefined, {class: "wide", tabindex: "0"}), made = make("table"), first = make("tr");
+  const box = make("div", undefined, {class: head.length > 3 ? "wide many" : "wide", tabindex: "0"});
+  const made = make("table"), names = make("thead"), first = make("tr");
   for (const word of head) first.append(make("th", word, {scope: "col"}));
-  made.append(first);
+  names.append(first);
+  made.append(names);
   for (const row of rows) {
     const line = make("tr");
-    for (const cell of row) line.append(make("td", String(cell)));
+    row.forEach((cell, at) => line.append(make("td", String(cell), {"data-head": head[at]})));
     made.append(line);
   }
   box.append(made);
@@ -89,9 +91,9 @@ function showHeldOut(rounds) {
   const alike = last ? played.filter((one) => one.temperature === last.temperature) : [];
   const points = alike.map((one) => ({x: one.step, y: one.successes / one.played, low: one.low, high: one.high}));
   at("held-curve").replaceChildren(...[chart("Held-out success", "share of episodes", "step of the weights", points, true)].filter(Boolean));
-  at("rounds").replaceChildren(...(rounds.length ? [table(["Round", "Step", "Success", "95 % interval", "Played", ""],
-    rounds.map((one) => [one.name, one.step, one.played ? share(one.successes / one.played) : "",
-      one.played ? `${share(one.low)} to ${share(one.high)}` : "", `${one.played} of ${one.planned}`, one.closed ? "done" : over || one.played ? broken : "waits"]))] : []));
+  at("rounds").replaceChildren(...(rounds.length ? [table(["Round", "Step", "Success, 95 % interval", "Played"],
+    rounds.map((one) => [one.name, one.step, one.played ? `${share(one.successes / one.played)}, ${share(one.low)} to ${share(one.high)}` : "",
+      `${one.played} of ${one.planned}${one.closed ? "" : over || one.played ? `, ${broken}` : ", waits"}`]))] : []));
 }
 
 function showRun(run) {
@@ -101,6 +103,8 @@ function showRun(run) {
   at("state").className = run.state === "ok" || run.state === "running" ? "good" : "bad";
   at("reason").textContent = run.reason;
   over = run.state !== "running";
+  at("h-now").textContent = over ? "At its end" : "Now";
+  sayLogs();
   for (const tile of seats.values()) if (tile.idle) tile.said.textContent = idle();
   numbers(run);
   showHeldOut(run.rounds);
@@ -118,14 +122,15 @@ function showRun(run) {
   if (!at("bars").childElementCount) at("bars").append(make("p", over ? "Nothing was recorded." : "Nothing has been recorded yet."));
   const places = Object.entries(run.machines).sort().map(([name, machine]) => [name, machine || "this one"]);
   at("samplers").replaceChildren(...[
-    run.samplers.length && table(["Sampler", over ? "Last served weights" : "Serves weights", "Tokens a second"],
-      run.samplers.map((one) => [one.name, one.version, over ? "" : one.tokens_s === null ? "not known" : short(one.tokens_s)])),
+    run.samplers.length && (over ? table(["Sampler", "Last served weights"], run.samplers.map((one) => [one.name, one.version])) :
+      table(["Sampler", "Serves weights", "Tokens a second"],
+        run.samplers.map((one) => [one.name, one.version, one.tokens_s === null ? "not known" : short(one.tokens_s)]))),
     Object.values(run.machines).some(Boolean) && table(["Process", "Machine"], places),
     !run.samplers.length && make("p", over ? "No sampler served weights." : "No sampler serves weights yet."),
   ].filter(Boolean));
 }
 
-const WIDE = 360, HIGH = 176, LEFT = 46, RIGHT = 352, TOP = 10, FOOT = 132;  // of a chart, in its own units
+const WIDE = 360, HIGH = 176, RIGHT = 346, TOP = 10, FOOT = 132;  // of a chart, in its own units
 
 function drawn(name, attributes, words) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -140,20 +145,22 @@ function chart(title, unit, along, points, isShare) {
   const values = points.flatMap((one) => [one.y, one.low ?? one.y, one.high ?? one.y]);
   const low = isShare ? 0 : Math.min(...values), high = isShare ? 1 : Math.max(...values);
   const first = points[0].x, last = points[points.length - 1].x;
-  const across = (x) => LEFT + (RIGHT - LEFT) * (last > first ? (x - first) / (last - first) : 0.5);
+  const marks = high > low ? [low, (low + high) / 2, high] : [low];
+  const left = 14 + 7.5 * Math.max(...marks.map((y) => short(y).length));  // room for the longest of them
+  const across = (x) => left + (RIGHT - left) * (last > first ? (x - first) / (last - first) : 0.5);
   const up = (y) => FOOT - (FOOT - TOP) * (high > low ? (y - low) / (high - low) : 0.5);
   const what = unit === title.toLowerCase() ? title : `${title}, ${unit}`;
   const told = `${what}: ${short(points[points.length - 1].y)} at ${along} ${last}`;
   const picture = drawn("svg", {viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": told});
-  picture.append(drawn("path", {class: "axis", d: `M${LEFT} ${TOP}V${FOOT}H${RIGHT}`}));
-  for (const y of high > low ? [low, (low + high) / 2, high] : [low]) {
-    picture.append(drawn("path", {class: "grid", d: `M${LEFT} ${up(y)}H${RIGHT}`}));
-    picture.append(drawn("text", {x: LEFT - 5, y: up(y) + 4, "text-anchor": "end"}, short(y)));
+  picture.append(drawn("path", {class: "axis", d: `M${left - 6} ${TOP}V${FOOT}H${RIGHT}`}));
+  for (const y of marks) {
+    picture.append(drawn("path", {class: "grid", d: `M${left - 6} ${up(y)}H${RIGHT}`}));
+    picture.append(drawn("text", {x: left - 10, y: up(y) + 4, "text-anchor": "end"}, short(y)));
   }
   for (const [x, anchor] of [[first, "start"], [last, "end"]]) {
     picture.append(drawn("text", {x: across(x), y: FOOT + 16, "text-anchor": anchor}, short(x)));
   }
-  picture.append(drawn("text", {x: (LEFT + RIGHT) / 2, y: FOOT + 34, "text-anchor": "middle"}, along));
+  picture.append(drawn("text", {x: (left + RIGHT) / 2, y: FOOT + 34, "text-anchor": "middle"}, along));
   picture.append(drawn("polyline", {points: points.map((one) => `${across(one.x)},${up(one.y)}`).join(" ")}));
   for (const one of points.filter((point) => point.low !== undefined)) {
     picture.append(drawn("path", {class: "interval", d: `M${across(one.x)} ${up(one.low)}V${up(one.high)}`}));
@@ -166,7 +173,7 @@ function chart(title, unit, along, points, isShare) {
 
 function showCharts(charts) {
   const shown = charts.map((one) => chart(one.title, one.unit, one.along, one.points.map(([x, y]) => ({x, y})), one.share)).filter(Boolean);
-  at("curves").replaceChildren(...(shown.length ? shown : [make("p", "A curve begins with the second optimizer step of a phase.")]));
+  at("curves").replaceChildren(...(shown.length ? shown : [make("p", "No curve: it takes two optimizer steps of a phase.")]));
 }
 
 function sayHarder(run) {
@@ -230,8 +237,8 @@ function showSeats(changed) {
 
 function saySeats() {
   const busy = [...seats.values()].filter((tile) => tile.busy).length;
-  at("seats-said").textContent = !seats.size ? "No seat has played yet." :
-    over ? `The run has ended: none of its ${seats.size} seats plays. A seat opens its last finished episode.` :
+  at("seats-said").textContent = !seats.size ? (over ? "No seat played." : "No seat has played yet.") :
+    over ? "The run has ended: no seat plays. A seat opens its last finished episode." :
       `${busy} of ${seats.size} play. A seat opens its newest finished episode.`;
 }
 
@@ -250,7 +257,13 @@ live.addEventListener("open", () => trouble(""));
 live.addEventListener("error", () => trouble("The page's server does not answer. It is asked again every second."));
 
 const LOG_LINES = 500;
-let following = null;
+let following = null, answers = null;
+
+function sayLogs() {
+  if (answers === null) return;
+  const newest = over ? "The run has ended: its last lines." : "Follows by itself, newest line last.";
+  at("logs-said").textContent = answers ? `${newest} A change of a field applies at once.` : "The logs do not answer. They are asked again.";
+}
 
 function follow() {
   if (following) following.close();
@@ -258,7 +271,8 @@ function follow() {
   following = new EventSource(`${base}/logs?${asked}`);
   following.addEventListener("open", () => {
     at("logs").replaceChildren();
-    at("logs-said").textContent = "Follows by itself, newest line last. A change of a field applies at once.";
+    answers = true;
+    sayLogs();
   });
   following.addEventListener("lines", (message) => {
     const {lines, left_out: leftOut} = JSON.parse(message.data), box = at("logs");
@@ -268,7 +282,10 @@ function follow() {
     while (box.childElementCount > LOG_LINES) box.firstElementChild.remove();
     if (below) box.scrollTop = box.scrollHeight;
   });
-  following.addEventListener("error", () => { at("logs-said").textContent = "The logs do not answer. They are asked again."; });
+  following.addEventListener("error", () => {
+    answers = false;
+    sayLogs();
+  });
 }
 
 at("filter").addEventListener("submit", (event) => {

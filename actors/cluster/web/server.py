@@ -100,7 +100,7 @@ class LiveServer:
         if name not in _ASSETS:
             raise web.HTTPNotFound
         content = (resources.files("actors.cluster.web") / name).read_text(encoding="utf-8")
-        content = tables.style("colours.css") + content if name.endswith(".css") else content
+        content = str(tables.style("colours.css")) + content if name.endswith(".css") else content
         return web.Response(text=content, content_type=_ASSETS[name], charset="utf-8")
 
     async def _metrics(self, _: web.Request) -> web.Response:

@@ -19,6 +19,7 @@ from actors.replay.messages import StepPayload, StepRef
 from runtime.segments import SegmentStore
 
 HOSTILE = '</pre><script>alert(1)</script><img src="http://evil.example/x.png" onerror=alert(2)>&amp;\x1b[2J\u202e'
+GOES_ON = "goes on"  # in place of a verdict: the run has an owner
 VOID = {"meta", "img", "br", "link"}
 
 
@@ -84,10 +85,11 @@ class Fabricated:
         (folder / "logs").mkdir()
         self.db, _ = connect(folder / "ledger.sqlite")
         self.put("stays", idx=0, root=0, phase="demo", start="0.0", seq_bound=0, cause="begin", evidence="{}", wall=0.0)
-        if verdict is not None:
-            run.end(verdict, None)
-        else:
+        self.owner = run
+        if verdict is None:
             run._lock.close()  # as a kill does
+        elif verdict != GOES_ON:
+            run.end(verdict, None)
 
     def put(self, table: str, **values: Any) -> None:
         marks = ", ".join("?" * len(values))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,33 +13,62 @@ from actors.cluster.web import serve
 from actors.front.person import PlayPage
 from runtime.errors import ConfigError
 from tests.actors.cluster.browser import Browser, browser
-from tests.actors.cluster.fabricated import jpeg, whole
+from tests.actors.cluster.fabricated import GOES_ON, Fabricated, jpeg, whole
 from tests.actors.cluster.test_web import TOKEN, served
 
 axe = pytest.importorskip("axe_core_python", reason="axe-core-python is of the extra dev")
 PAGES = {  # what differs in its colours is looked at in both
-    "light": ("/", "/runs/one", "/runs/one/episodes?phase=final", "/runs/one/episodes/203"),
+    "light": (
+        "/",
+        "/runs/one",
+        "/runs/one/episodes?phase=final",
+        "/runs/one/episodes/203",
+        "/runs/begun",
+        "/runs/goes",
+    ),
     "dark": ("/runs/one", "/runs/one/episodes/203"),
 }
 FOUND = "axe.run().then((found) => found.violations.map((one) => [one.id, one.nodes.map((node) => node.html)]))"
+# Words broken into two lines, small letters, and tables whose columns lie outside of the window.
+WORDS = "h1, h2, h3, th, dt, dd, figcaption, label, svg text, .wide"
+UNREADABLE = """[...document.querySelectorAll(WORDS)].flatMap((box) => {
+  const size = parseFloat(getComputedStyle(box).fontSize), picture = box.ownerSVGElement;
+  const shown = picture ? size * picture.getBoundingClientRect().width / picture.viewBox.baseVal.width : size;
+  if (box.classList.contains("wide")) return box.scrollWidth > box.clientWidth + 40 ? [box.innerText] : [];
+  const broken = [...box.childNodes].filter((node) => node.nodeType === 3).flatMap((node) =>
+    [...node.data.matchAll(/[A-Za-z,]{2,22}/g)].filter((word) => {
+      const range = document.createRange();
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      return new Set([...range.getClientRects()].map((one) => Math.round(one.top))).size > 1;
+    }).map((word) => word[0]));
+  return shown < 8.5 && box.textContent.trim() ? [...broken, `${box.textContent}: ${shown} px`] : broken;
+})""".replace("WORDS", repr(WORDS))
 PAPER = {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 24, 26)"}
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("runs")
+    Fabricated(folder / "begun", verdict=None).done()
+    going = Fabricated(folder / "goes", verdict=GOES_ON)
+    going.learn()
+    going.play(1, "after_bc", "0.2", [True, False])
+    going.done()
     show.show([whole(folder / "one")], folder / "report", as_json=True)
-    return folder
+    yield folder
+    going.owner.end("ok", None)
 
 
 async def looked_at(page: Browser, address: str, named: str) -> None:
     await page.ask("Page.navigate", url=address)
     await page.until(f"location.href === '{address}' && document.readyState === 'complete'")
-    await page.until("document.getElementById('wall')?.childElementCount !== 0")  # a live page has been filled
+    await page.until("document.getElementById('state')?.textContent !== '...'")  # a live page has been filled
     await page.until("document.getElementById('prompt')?.textContent !== ''")  # or the page of a played desktop
     await page.eval(Path(axe.__file__).with_name("axe.min.js").read_text() + ";0")
     assert await page.eval(FOUND) == [], named
     assert await page.eval("document.documentElement.scrollWidth <= window.innerWidth"), named
+    assert await page.eval(UNREADABLE) == [], named
 
 
 def played() -> PlayPage:
