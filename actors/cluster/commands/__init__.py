@@ -7,10 +7,12 @@ Importing them costs nothing but the standard library. What a command works with
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from runtime.errors import ConfigError
 
 MODEL = "a folder, a name (base, a run, `last`, OWNER/MODEL of the hub)"
 SUITE = "suite, YAML file, family, or JSON file or folder of tasks"
@@ -87,6 +89,18 @@ def verb(verbs: Any, name: str, texts: Help, place: str = "") -> argparse.Argume
     parser: argparse.ArgumentParser = verbs.add_parser(name, **about)
     parser.set_defaults(parser=parser, **({"main": later(place)} if place else {}))
     return parser
+
+
+def flag_of(name: str) -> str:
+    """The flag whose value the arguments hold as `name`."""
+    return {"overrides": "--set", "fork": "--from"}.get(name, f"--{name.replace('_', '-')}")
+
+
+def refuse_given(args: argparse.Namespace, names: Iterable[str], why: str) -> None:
+    """Raise ConfigError for the first of `names` that was given and would be passed over."""
+    for name in names:
+        if getattr(args, name) not in (None, []):
+            raise ConfigError(f"{flag_of(name)}: {why}: leave it out")
 
 
 def later(place: str) -> Callable[[argparse.Namespace], int]:

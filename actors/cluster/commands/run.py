@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from actors.cluster.commands import WEB_PORT, Help, flag, take, take_run
+from actors.cluster.commands import WEB_PORT, Help, flag, flag_of, refuse_given, take, take_run
 from runtime.program import program
+
+if TYPE_CHECKING:
+    from actors.cluster.runs.requests import WantedRuns
 
 RUN_HELP = Help(
     "train: run a deploy file",
@@ -62,9 +66,26 @@ def _port(word: str) -> int:
         raise argparse.ArgumentTypeError(f"{word} is no port; where it is FILE, put it before --web") from None
 
 
+def wanted(args: argparse.Namespace) -> WantedRuns:
+    """What the words of `run` ask for. Raises ConfigError where `last` names no recording."""
+    from actors.cluster.runs import recordings
+    from actors.cluster.runs.requests import WantedRuns
+    from actors.cluster.runs.run_folder import Asked
+
+    if args.resume:
+        refuse_given(args, ["fork"], "a run that goes on has its own checkpoint")
+    runs = Path(args.runs)
+    asked = Asked(
+        seeds=list(dict.fromkeys(args.seed)), overrides=recordings.pinned(args.overrides, runs), fork=args.fork or ""
+    )
+    return WantedRuns(file=args.file, runs=runs, name=args.name, resume=args.resume, dry=args.dry_run, asked=asked)
+
+
 def _run(args: argparse.Namespace) -> int:
     """Run it."""
+    from actors.cluster import output
     from actors.cluster.runs import run as runcommand
+    from actors.cluster.runs.requests import resolve
 
     if args.json and not args.dry_run:
         args.parser.error(f"--json goes with --dry-run; a run's figures are in  {program()} report RUN --json")
@@ -72,13 +93,16 @@ def _run(args: argparse.Namespace) -> int:
         args.parser.error("--web goes with a run that is started: leave it out")
     if args.print:
         return _print(args)
-    return runcommand.dry_run(args) if args.dry_run else runcommand.start(args)
+    runs = resolve(wanted(args))
+    for request in runs:
+        if request.warning:
+            output.line(request.warning, to=sys.stderr)
+    return runcommand.dry_run(runs, as_json=args.json) if args.dry_run else runcommand.start(runs, web=args.web)
 
 
 def _print(args: argparse.Namespace) -> int:
     from actors.cluster import output
     from actors.cluster.config import deploy_files
-    from actors.cluster.runs.requests import flag_of
 
     given = [name for name in ("seed", "resume", "dry_run", "json", "fork") if getattr(args, name)]
     if given:

@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 
 from actors.cluster import paths as places
+from actors.cluster.commands import flag_of, refuse_given
 from actors.cluster.config import deploy_files, models, suites
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConfig, RunConfig, SeatsConfig
-from actors.cluster.runs import loop, requests, run_folder
+from actors.cluster.runs import loop, run_folder
 from actors.cluster.runs import run as runcommand
-from actors.cluster.runs.requests import RunRequest
+from actors.cluster.runs.requests import request_of
 from actors.cluster.runs.run_folder import RECORD
 from actors.desktop.config import PromptConfig
 from actors.entropulse.config import EvaluationConfig
@@ -46,7 +47,7 @@ def record(args: argparse.Namespace) -> int:
     of_tasks = "--tasks " + " ".join(args.tasks) if args.tasks else ""
     what = f"--deploy {args.deploy}" if args.deploy else args.suite or of_tasks
     if args.resume:
-        requests.refuse_given(args, (*FLAGS, "overrides"), "--resume goes on as the recording was begun")
+        refuse_given(args, (*FLAGS, "overrides"), "--resume goes on as the recording was begun")
         folder = run_folder.newest(runs, args.name, lambda _, found: found.verb == RECORD, "recording")
         label = run_folder.read_record(folder).file
         if what and f"{RECORD} {what}" != label:
@@ -61,7 +62,7 @@ def record(args: argparse.Namespace) -> int:
         folder = runs / name
         deploy = deploy_of(args)
         label = f"{RECORD} {what}"
-    request = RunRequest(folder=folder, deploy=deploy, file=label, resume=args.resume)
+    request = request_of(folder, deploy, file=label, resume=args.resume)
     return runcommand.carry_out(request, loop.recording())
 
 
@@ -75,7 +76,7 @@ def deploy_of(args: argparse.Namespace) -> Deploy:
     args = argparse.Namespace(**{**vars(args), **unsaid})
     for name in ("count", "desktops", "max_turns"):
         if getattr(args, name) < 1:
-            raise ConfigError(f"{requests.flag_of(name)} is {getattr(args, name)}: it counts from 1")
+            raise ConfigError(f"{flag_of(name)} is {getattr(args, name)}: it counts from 1")
     if not 0 <= args.noise < 1:
         raise ConfigError(f"--noise {args.noise:g}: a share from 0 to below 1")
     return Deploy(
@@ -99,7 +100,7 @@ def _of_file(args: argparse.Namespace) -> Deploy:
         raise ConfigError("--deploy FILE says which tasks are demonstrated: leave SUITE and --tasks out")
     for name, (_, path) in FLAGS.items():
         if getattr(args, name) not in (None, []):
-            flag = requests.flag_of(name)
+            flag = flag_of(name)
             raise ConfigError(f"{flag}: with --deploy the file says it: change it with --set {path}=VALUE")
     deploy, _ = deploy_files.load(args.deploy, args.overrides)
     if not deploy.tasks.demo or not deploy.demos.count:

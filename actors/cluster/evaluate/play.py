@@ -19,12 +19,13 @@ from pathlib import Path
 import msgspec
 
 from actors.cluster import paths as places
+from actors.cluster.commands import refuse_given
 from actors.cluster.config import deploy_files
 from actors.cluster.evaluate import settings, show
-from actors.cluster.runs import loop, requests, run_folder
+from actors.cluster.runs import loop, run_folder
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs import weights as weights_of
-from actors.cluster.runs.requests import RunRequest
+from actors.cluster.runs.requests import request_of
 from actors.cluster.runs.weights import NamedWeights
 from actors.entropulse.actor import PinnedFolders
 from actors.replay.database.ledger_file import LEDGER
@@ -44,7 +45,7 @@ def play(args: argparse.Namespace) -> int:
     except ConfigError as error:
         raise ConfigError(f"--against {args.against}: {error}") from None
     if args.resume:
-        requests.refuse_given(args, settings.FLAGS, "--resume goes on as the evaluation was begun")
+        refuse_given(args, settings.FLAGS, "--resume goes on as the evaluation was begun")
         evaluations = functools.partial(run_folder.newest, runs, args.name)
         folder = evaluations(lambda path, _: (path / _EVALUATED).is_file(), "evaluation").resolve()
         weights = read_weights(folder)
@@ -79,10 +80,10 @@ def play(args: argparse.Namespace) -> int:
     deploy = msgspec.structs.replace(deploy, model=msgspec.structs.replace(deploy.model, path=kept))
 
     label = f"{run_folder.EVAL} {args.model}" if not args.resume else run_folder.read_record(folder).file
-    request = RunRequest(folder=folder, deploy=deploy, file=label, resume=args.resume)
     # With --json, standard output is for the one document.
     elsewhere = contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext()
     with elsewhere, _kept(weights, folder) if not args.resume else contextlib.nullcontext():
+        request = request_of(folder, deploy, file=label, resume=args.resume)
         status = runcommand.carry_out(request, loop.evaluation(version))
     if not (folder / LEDGER).is_file():  # it ended before it played anything, and has said so
         return status

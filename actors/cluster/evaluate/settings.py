@@ -22,11 +22,11 @@ from typing import Any
 import msgspec
 
 from actors.cluster import output
+from actors.cluster.commands import flag_of
 from actors.cluster.config import deploy_files, lanes, suites, tasksets, typed_yaml
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConfig, RunConfig
 from actors.cluster.config.suggest import hint, nearest
 from actors.cluster.runs import run_folder
-from actors.cluster.runs.requests import flag_of
 from actors.cluster.runs.weights import NamedWeights
 from actors.desktop.answers import pictured
 from actors.desktop.config import EndpointConfig, PromptConfig, SshConfig, key_of

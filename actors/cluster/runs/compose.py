@@ -61,6 +61,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     lanes: Lanes
     placer: PlacerSpec | None = None  # of hosts on other machines
     memory: str = ""  # of each rank of the learner, and what there is
+    caution: str = ""  # a line on a recording that shows other observations than the run's desktops
     sums: tuple[shares.Sum, ...] = ()  # of the desktops' limits, and what the machine has
 
     def host_rows(self) -> list[tuple[str, str, str]]:
@@ -94,11 +95,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def samplers(self) -> list[str]:
         return [spec.name for spec in self._specs() if spec.name.startswith("sampler/")]
-
-    def caution(self) -> str:
-        """A line on a recording that shows other observations than the run's desktops; "" without one."""
-        source = self._ledger().demos.source
-        return recordings.caution(Path(source)) if source else ""
 
     def _ledger(self) -> LedgerSettings:
         ledger = self.stages[0][0].config
@@ -179,6 +175,7 @@ def _placed(
         placer=placer_of(deploy),
         sums=sums,
         memory=named.memory,
+        caution=named.caution,
     )
 
 

@@ -7,7 +7,6 @@ that mends it.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import importlib.metadata
 import os
 import resource
@@ -21,13 +20,14 @@ from importlib import resources
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
 import psutil
 
 from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files, models
-from actors.cluster.config.lanes import lanes_of
-from actors.cluster.config.schema import Deploy
+from actors.cluster.config.lanes import Lanes, lanes_of
+from actors.cluster.config.schema import Deploy, SeatsConfig
 from actors.cluster.runs import compose, versions
 from actors.cluster.runs.versions import Check, answer
 from actors.desktop.config import ContainerConfig, SandboxConfig, SshConfig
@@ -50,6 +50,7 @@ from runtime.system import run
 DISTRIBUTION = "computerrl"
 APT = "apt-get install --no-install-recommends"
 CONNECT_S = 3.0
+JUDGE = "judge of "  # another machine's LibreOffice; the one here is `judge`
 NEEDED_GB = 3.0
 NEEDED_FILES = 4096  # descriptors: about 12 per desktop, and the transports
 # MiB that a desktop takes at the most with an application, as `deploy/results/desktops.md` measured it.
@@ -63,10 +64,18 @@ _NAMESPACES = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-ut
 _VIEW = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--die-with-parent"]
 
 
+class RunNeeds(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run is to have on this machine."""
+
+    deploy: Deploy
+    apps: Collection[str]  # of its tasks
+    place: Path  # where its folder goes
+
+
 def command(args: argparse.Namespace) -> int:
     """`computerrl doctor`: 0 when nothing that a run needs is missing, else 1."""
     deploy, _ = deploy_files.load(args.file, args.overrides)
-    checks = [*examine(deploy), *run(offices(deploy))]
+    checks = examine(deploy)
     healthy = not any(check.fatal for check in checks)
     if args.json:
         output.document({"ok": healthy, "checks": checks})
@@ -81,30 +90,32 @@ def command(args: argparse.Namespace) -> int:
     return 0 if healthy else 1
 
 
-def examine(deploy: Deploy, *, place: Path | None = None) -> list[Check]:
+def examine(deploy: Deploy, lanes: Lanes | None = None, place: Path | None = None) -> list[Check]:
     """Every check for a run of `deploy` whose folder lies below `place` (default: the working folder).
 
-    Of what is placed on other machines nothing is asked here.
+    `lanes` are the file's, where they were looked up. Of what is placed on other machines nothing is asked here.
     """
-    checks = list(check_program())
-    if deploy.cluster.engine == "ray":
+    need = RunNeeds(deploy=deploy, apps=apps_of(lanes or lanes_of(deploy.tasks)), place=place or Path.cwd())
+    return [check for of_part in CHECKS for check in of_part(need)]
+
+
+def check_ray(need: RunNeeds) -> Iterator[Check]:
+    """Ray, where it places the run's processes."""
+    if need.deploy.cluster.engine == "ray":
         version = _installed("ray")
-        checks.append(Check("ray", version is not None, version or "cluster.engine is ray: not installed", "make ray"))
-    if not deploy.desktops.place:
-        checks += check_desktops(deploy)
-    checks += [check_base(deploy), *map(check_attached, deploy.samplers.attach)]
-    if not deploy.samplers.attach and not deploy.samplers.place:
-        checks += check_engines(deploy)
-    if not deploy.learner.place:
-        checks += check_learner()
-    need = 2.0 + 0.15 * deploy.desktops.count + deploy.evaluation.published_metrics * published.MOST_BYTES / 1e9
-    have = psutil.virtual_memory().available / 1e9
-    memory = f"{have:.1f} GB available, about {need:.1f} GB needed"
-    checks += check_files(place or Path.cwd())
-    return [*checks, Check("memory", have >= need, memory, "--set desktops.count=2", needed=False)]
+        yield Check("ray", version is not None, version or "cluster.engine is ray: not installed", "make ray")
 
 
-def check_program() -> Iterator[Check]:
+def check_memory(need: RunNeeds) -> Iterator[Check]:
+    """What a run may take in all."""
+    count, published_bytes = need.deploy.desktops.count, published.MOST_BYTES
+    need_gb = 2.0 + 0.15 * count + need.deploy.evaluation.published_metrics * published_bytes / 1e9
+    have_gb = psutil.virtual_memory().available / 1e9
+    memory = f"{have_gb:.1f} GB available, about {need_gb:.1f} GB needed"
+    yield Check("memory", have_gb >= need_gb, memory, "--set desktops.count=2", needed=False)
+
+
+def check_program(_: RunNeeds) -> Iterator[Check]:
     """The interpreter, all packages from one place, and their versions; torch on a line of its own."""
     from packaging.requirements import Requirement
 
@@ -141,8 +152,11 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def check_engines(deploy: Deploy) -> Iterator[Check]:
+def check_engines(need: RunNeeds) -> Iterator[Check]:
     """What engines need of the machine that they are started on; SGLang's own packages are not imported."""
+    deploy = need.deploy
+    if deploy.samplers.attach or deploy.samplers.place:
+        return
     if deploy.samplers.device == "cuda":
         line = next(iter(_gpus()), "none that nvidia-smi knows of, and samplers.device is cuda")
         mend = "use a machine with an NVIDIA GPU and its driver, or --set samplers.device=cpu, or name running servers"
@@ -156,15 +170,15 @@ def check_engines(deploy: Deploy) -> Iterator[Check]:
         yield from versions.examine(deploy)
 
 
-def check_learner() -> list[Check]:
+def check_learner(need: RunNeeds) -> Iterator[Check]:
     """Whether the learner computes on the GPU that is here; nothing to say where there is none, or no torch."""
     build, gpus = _installed("torch"), _gpus()
-    if not build or not gpus:
-        return []
+    if need.deploy.learner.place or not build or not gpus:
+        return
     ok = not build.endswith("+cpu")
     line = f"on {gpus[0]}" if ok else f"torch {build} computes on the CPU, and here is {gpus[0]}"
     mend = f"{sys.executable} -m pip install --force-reinstall torch=={build.partition('+')[0]}, from the default index"
-    return [Check("learner", ok, line, mend, needed=False)]
+    yield Check("learner", ok, line, mend, needed=False)
 
 
 def _gpus() -> list[str]:
@@ -172,22 +186,22 @@ def _gpus() -> list[str]:
     return [line for line in listed.splitlines() if ok and line.startswith("GPU ")]
 
 
-def check_desktops(deploy: Deploy) -> list[Check]:
+def check_desktops(need: RunNeeds) -> Iterator[Check]:
     """What desktops need of the machine that they are on, and what judges their documents."""
-    checks = list[Check]()
-    apps = apps_of(deploy)
+    desktops, apps = need.deploy.desktops, need.apps
+    if desktops.place:
+        return
     documents = any(app.startswith("libreoffice") for app in apps)
-    if isinstance(deploy.desktops.provider, SandboxConfig):
-        checks = [check_root(), check_state(deploy.desktops.provider.folder), check_sandbox(), check_cgroups()]
-        checks += [*check_sums(deploy, apps), *check_packages(apps), check_editor(needed="code" in apps)]
-        checks += [check_profile()] * documents
-    if isinstance(deploy.desktops.provider, ContainerConfig):
-        checks.append(check_containers(deploy.desktops.provider))
+    if isinstance(desktops.provider, SandboxConfig):
+        yield from (check_root(), check_state(desktops.provider.folder), check_sandbox(), check_cgroups())
+        yield from (*check_sums(desktops, apps), *check_packages(apps), check_editor(needed="code" in apps))
+        yield from [check_profile()] * documents
+    if isinstance(desktops.provider, ContainerConfig):
+        yield check_containers(desktops.provider)
     if documents:  # LibreOffice judges them where their desktop's seat is, wherever the desktops are
         ok, lists = office.PROGRAM.is_file(), " ".join(packages("setup", "office-packages.txt"))
         line = str(office.PROGRAM) if ok else "LibreOffice, which judges documents, is missing on this machine"
-        checks.append(Check("judge", ok, line, f"{APT} {lists}"))
-    return checks
+        yield Check("judge", ok, line, f"{APT} {lists}")
 
 
 def check_containers(config: ContainerConfig) -> Check:
@@ -309,18 +323,17 @@ def check_profile() -> Check:
     return Check("office profile", ok, line, mend, needed=False)
 
 
-def apps_of(deploy: Deploy) -> set[str]:
+def apps_of(lanes: Lanes) -> set[str]:
     """The applications that tasks of some lane need."""
-    lanes = lanes_of(deploy.tasks)
     listed = (*lanes.train, *lanes.eval, *lanes.demo)
     families = {task_id.partition("/")[0] for task_id in listed if not of_set(task_id)}  # a set's were looked at
     return {app for name in families for app in FAMILIES[name].apps}
 
 
-def check_sums(deploy: Deploy, apps: Collection[str]) -> Iterator[Check]:
+def check_sums(desktops: SeatsConfig, apps: Collection[str]) -> Iterator[Check]:
     """What all desktops of the file may take together, with their tasks' `apps`, next to what the machine has."""
     try:
-        sums = compose.sums_of(deploy.desktops)
+        sums = compose.sums_of(desktops)
     except ConfigError as error:
         yield Check("desktops", False, str(error), "--set desktops.count=N, or a larger machine")
         return
@@ -339,27 +352,27 @@ def check_sums(deploy: Deploy, apps: Collection[str]) -> Iterator[Check]:
         yield Check("desktop memory", enough, line, f"{mend} {memory.room // least} in all")
 
 
-async def offices(deploy: Deploy) -> list[Check]:
+def check_offices(need: RunNeeds) -> Iterator[Check]:
     """SSH machines whose LibreOffice is of another release than the one here that judges what they save."""
-    provider = deploy.desktops.provider
-    if not isinstance(provider, SshConfig) or deploy.desktops.place or not office.PROGRAM.is_file():
-        return []
-    if not any(app.startswith("libreoffice") for app in apps_of(deploy)):
-        return []
-    here, there = await asyncio.to_thread(office.release), await office_releases(provider)
+    provider = need.deploy.desktops.provider
+    if not isinstance(provider, SshConfig) or need.deploy.desktops.place or not office.PROGRAM.is_file():
+        return
+    if not any(app.startswith("libreoffice") for app in need.apps):
+        return
+    here, there = office.release(), run(office_releases(provider))
     judged = f"here {here} judges: what is saved there does not pass"
-    return [
-        Check(
-            f"judge of {machine}", False, f"its LibreOffice is {release or 'not known'}, {judged}",
-            "install the same release on both", needed=False,
-        )
-        for machine, release in there.items()
-        if release != here
-    ]  # fmt: skip
+    for machine, release in there.items():
+        if release != here:
+            line = f"its LibreOffice is {release or 'not known'}, {judged}"
+            yield Check(f"{JUDGE}{machine}", False, line, "install the same release on both", needed=False)
 
 
-def check_attached(url: str) -> Check:
-    """Whether anything listens at the URL of a server that is to be attached."""
+def check_attached(need: RunNeeds) -> Iterator[Check]:
+    """Whether anything listens at the URLs of servers that are to be attached."""
+    yield from map(_listens, need.deploy.samplers.attach)
+
+
+def _listens(url: str) -> Check:
     parts = urlsplit(url)
     port, line = parts.port or (443 if parts.scheme == "https" else 80), url
     try:
@@ -369,19 +382,20 @@ def check_attached(url: str) -> Check:
     return Check("server", line == url, line, "start that server, or name another")
 
 
-def check_base(deploy: Deploy) -> Check:
+def check_base(need: RunNeeds) -> Iterator[Check]:
     """The files of the model that the run starts from."""
-    mend = "install computerrl again"
-    if deploy.model.path:
+    mend, path = "install computerrl again", need.deploy.model.path
+    if path:
         mend = "put the model's folder there, or --set model.path to another, or to OWNER/MODEL of the hub"
     try:
-        return Check("base model", True, str(models.locate(deploy.model.path, weights=False)))
+        yield Check("base model", True, str(models.locate(path, weights=False)))
     except ConfigError as error:
-        return Check("base model", False, str(error), mend)
+        yield Check("base model", False, str(error), mend)
 
 
-def check_files(place: Path) -> Iterator[Check]:
-    """Free space at `place`, where the run folder goes, and how many files may be open."""
+def check_files(need: RunNeeds) -> Iterator[Check]:
+    """Free space where the run folder goes, and how many files may be open."""
+    place = need.place
     try:
         near = places.nearest_there(place)
         free = shutil.disk_usage(near).free / 1e9
@@ -392,3 +406,9 @@ def check_files(place: Path) -> Iterator[Check]:
     ok = hard == resource.RLIM_INFINITY or hard >= NEEDED_FILES
     line = "no limit" if hard == resource.RLIM_INFINITY else f"{hard} at most"
     yield Check("open files", ok, line, f"ulimit -n {NEEDED_FILES}")
+
+
+CHECKS = (
+    check_program, check_ray, check_desktops, check_base, check_attached, check_engines, check_learner, check_files,
+    check_memory, check_offices,
+)  # fmt: skip

@@ -119,8 +119,8 @@ class RunDisplay:
 
 
 class Job(NamedTuple):
-    """One kind of run. `plan` makes a deploy file's actors (keywords `run_dir`, `incarnation`), `program` is its loop,
-    `judge` gives its verdict."""
+    """One kind of run. `plan` makes actors of what a deploy file means (keywords `run_dir`, `incarnation`), `program`
+    is its loop, `judge` gives its verdict."""
 
     plan: Callable[..., Plan]
     program: Callable[[LiveRun], Coroutine[Any, Any, Figures]]

@@ -41,6 +41,7 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
     recording: str  # of demonstrations: a file or a run's folder; "" where none is to be taken in
     stop_ids: list[int]
     memory: str = ""  # of each rank of the learner, and what there is
+    caution: str = ""  # a line on a recording that shows other observations than the run's desktops
 
 
 def look_up(deploy: Deploy, *, run_dir: Path, trains: bool, dry: bool = False) -> Named:
@@ -73,6 +74,7 @@ def look_up(deploy: Deploy, *, run_dir: Path, trains: bool, dry: bool = False) -
         architecture=architecture,
         lanes=lanes_of(deploy.tasks),
         recording=recording,
+        caution=recordings.caution(Path(recording)) if recording else "",
         stop_ids=list(Tokenizer.load(model).stop_ids) if tokenized else [],
     )
     for look in (_prompts, _memo, _demonstrations, *(_TRAINING if trains else ())):

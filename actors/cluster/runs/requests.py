@@ -8,13 +8,13 @@ refused by name.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import hashlib
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -22,7 +22,8 @@ from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
 from actors.cluster.config.suggest import blamed, hint
-from actors.cluster.runs import apply, ledgers, recordings, run_folder
+from actors.cluster.runs import apply, ledgers, refusals, run_folder
+from actors.cluster.runs.refusals import Named
 from actors.cluster.runs.run_folder import Asked, RunRecord
 from actors.entropulse.decide import FINAL
 from actors.learner.folders import CHECKPOINTS
@@ -62,14 +63,25 @@ class ForkPoint(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.run.name}@{self.version}"
 
 
+class WantedRuns(msgspec.Struct, frozen=True, kw_only=True):
+    """What the words of `run` ask for."""
+
+    file: str  # a deploy file's path or name
+    runs: Path  # where run folders are
+    name: str | None = None
+    resume: bool = False
+    dry: bool = False  # it is only shown
+    asked: Asked = Asked()
+
+
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A run to begin, or to go on with."""
+    """A run to begin, or to go on with: all that its file names was looked up, and nothing speaks against it."""
 
     folder: Path
-    deploy: Deploy
     file: str  # a deploy file, or the command that the run is started by
+    named: Named | None  # what its deploy file means; None where nothing is left to do
+    ended: RunRecord | None = None  # of a run that is not started again
     resume: bool = False
-    changed: bool = False  # by --set: it goes on even where it had ended
     experiment: str = ""  # what the run is one of
     settings: str = ""  # digest of what the file says
     asked: Asked | None = None  # by the command
@@ -77,59 +89,71 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     news: str = ""  # printed before it
     warning: str = ""  # printed before all
 
-    def ended(self) -> RunRecord | None:
-        """The record of a run that is not started again; None where something is left to do.
-
-        A time limit ends a run of an experiment for good: with more time it would compare with no other.
-        """
-        if not self.resume or self.changed:
-            return None
-        record = run_folder.read_record(self.folder)
-        over = record.has_ended or (record.verdict in ("ok", "failed") and self.experiment)
-        return record if over and run_folder.owner(self.folder) is None else None
+    @property
+    def deploy(self) -> Deploy:
+        """Its settings, where something is left to do."""
+        assert self.named is not None
+        return self.named.deploy
 
 
-def flag_of(name: str) -> str:
-    """The flag whose value the arguments hold as `name`."""
-    return {"overrides": "--set", "fork": "--from"}.get(name, f"--{name.replace('_', '-')}")
+def request_of(
+    folder: Path,
+    deploy: Deploy,
+    *,
+    trains: bool = False,
+    dry: bool = False,
+    resume: bool = False,
+    changed: bool = False,
+    experiment: str = "",
+    **others: Any,
+) -> RunRequest:
+    """A run of `deploy` in `folder`; `others` are fields of the request, `changed` says whether --set changed a key.
+
+    Raises ConfigError where `deploy` can't come true, or a run would go on from what is gone or damaged.
+    """
+    ended = _ended(folder, experiment) if resume and not changed else None
+    if resume and ended is None and (wrong := ledgers.damage(folder)):
+        raise ConfigError(f"run {folder.name} can't go on: {wrong}")
+    named = refusals.look_up(deploy, run_dir=folder, trains=trains, dry=dry) if dry or ended is None else None
+    return RunRequest(folder=folder, named=named, ended=ended, resume=resume, experiment=experiment, **others)
 
 
-def refuse_given(args: argparse.Namespace, names: Iterable[str], why: str) -> None:
-    """Raise ConfigError for the first of `names` that was given and would be passed over."""
-    for name in names:
-        if getattr(args, name) not in (None, []):
-            raise ConfigError(f"{flag_of(name)}: {why}: leave it out")
+def _ended(folder: Path, experiment: str) -> RunRecord | None:
+    """The record of a run that is not started again; None where something is left to do.
+
+    A time limit ends a run of an experiment for good: with more time it would compare with no other.
+    """
+    record = run_folder.read_record(folder)
+    over = record.has_ended or (record.verdict in ("ok", "failed") and experiment)
+    return record if over and run_folder.owner(folder) is None else None
 
 
-def resolve(args: argparse.Namespace) -> list[RunRequest]:
-    """What the arguments of `run` ask for. Raises ConfigError for a bad, taken or unknown name, and for a resume that
-    would make later runs differ from those begun."""
-    file, runs = args.file, Path(args.runs)
-    asked = Asked(seeds=list(dict.fromkeys(args.seed)), overrides=recordings.pinned(args.overrides, runs))
-    if args.resume:
-        refuse_given(args, ["fork"], "a run that goes on has its own checkpoint")
-        name = _experiment(runs, args.name, file, seeds=asked.seeds)
-        return _of_experiment(runs, name, file, asked) if name else [_alone(runs, args.name, file, asked)]
-    name = args.name or places.unnamed(deploy_files.locate(file).stem, time.time())
+def resolve(wanted: WantedRuns) -> list[RunRequest]:
+    """The runs that are `wanted`. Raises ConfigError for a bad, taken or unknown name, and for a resume that would make
+    later runs differ from those begun."""
+    file, runs, asked = wanted.file, wanted.runs, wanted.asked
+    if wanted.resume:
+        name = _experiment(runs, wanted.name, file, seeds=asked.seeds)
+        return _of_experiment(wanted, name) if name else [_alone(wanted)]
+    name = wanted.name or places.unnamed(deploy_files.locate(file).stem, time.time())
     places.refuse_bad_name(name)
     places.refuse_unwritable(runs, "--runs")
     if asked.seeds and any(record.experiment == name for _, record in run_folder.all_runs(runs)):
         raise ConfigError(
             f"--name {name}: there is an experiment {name}: go on with it with --resume, or give another --name"
         )
-    point = None if args.fork is None else fork_point(args.fork, runs)
+    point = fork_point(asked.fork, runs) if asked.fork else None
     if point is not None:
-        asked = msgspec.structs.replace(asked, fork=f"{point.run.resolve()}@{point.version}")
-    made = [_begun(runs, name, file, asked, seed) for seed in asked.seeds] or [_begun(runs, name, file, asked, None)]
-    for request in made:
-        run_folder.refuse_taken(request.folder)
-        if point is not None:
-            refuse_fork_changes(point, request.deploy)
-    return [msgspec.structs.replace(request, fork=point) for request in made]
+        forked = msgspec.structs.replace(asked, fork=f"{point.run.resolve()}@{point.version}")
+        wanted = msgspec.structs.replace(wanted, asked=forked)
+    for seed in asked.seeds:
+        run_folder.refuse_taken(runs / f"{name}-{seed}")
+    return [_begun(wanted, name, seed, point) for seed in (*asked.seeds,) or (None,)]
 
 
-def _begun(runs: Path, name: str, file: str, asked: Asked, seed: int | None) -> RunRequest:
+def _begun(wanted: WantedRuns, name: str, seed: int | None, point: ForkPoint | None) -> RunRequest:
     """A new run called `name`; of an experiment of that name with a `seed`."""
+    file, asked = wanted.file, wanted.asked
     seeded = [f"{SEED}={seed}"] if seed is not None else []
     if taken := [one for one in asked.overrides if seeded and one.partition("=")[0].strip() == SEED]:
         raise ConfigError(f"--set {taken[0]}: seeds are chosen with --seed here")
@@ -137,39 +161,49 @@ def _begun(runs: Path, name: str, file: str, asked: Asked, seed: int | None) -> 
         deploy, _ = deploy_files.load(file, [*asked.overrides, *seeded])
     except ConfigError as error:
         raise ConfigError(str(error).replace(f"--set {SEED}={seed}:", f"--seed {seed}:")) from None
-    several = seed is not None
-    return RunRequest(
-        folder=runs / (f"{name}-{seed}" if several else name),
-        deploy=deploy,
+    folder = wanted.runs / (f"{name}-{seed}" if seeded else name)
+    run_folder.refuse_taken(folder)
+    if point is not None:
+        refuse_fork_changes(point, deploy)
+    return request_of(
+        folder,
+        deploy,
+        trains=True,
+        dry=wanted.dry,
+        experiment=name if seeded else "",
         file=file,
-        experiment=name if several else "",
         settings=settings_of(file),
         asked=asked,
-        news=f"\nseed {seed}" if several else "",
+        fork=point,
+        news=f"\nseed {seed}" if seeded else "",
     )
 
 
-def _alone(runs: Path, name: str | None, file: str, asked: Asked) -> RunRequest:
+def _alone(wanted: WantedRuns) -> RunRequest:
     """The run of its own that --resume goes on with."""
-    folder = _run_of(runs, name, file)
+    file, asked = wanted.file, wanted.asked
+    folder = _run_of(wanted.runs, wanted.name, file)
     before, after = (deploy_files.stored(folder, sets) for sets in ([], asked.overrides))
     refuse_changes(folder, before, after)
     was, now = run_folder.read_record(folder).settings, settings_of(file)
     goes_on = f"run {folder.name} goes on as it was begun (--set changes it)"
-    return RunRequest(
-        folder=folder,
-        deploy=after,
-        file=file,
+    return request_of(
+        folder,
+        after,
+        trains=True,
+        dry=wanted.dry,
         resume=True,
         changed=bool(asked.overrides),
+        file=file,
         settings=now,
         asked=asked,
         warning=f"{file} has changed since: {goes_on}" if was and was != now else "",
     )
 
 
-def _of_experiment(runs: Path, name: str, file: str, asked: Asked) -> list[RunRequest]:
+def _of_experiment(wanted: WantedRuns, name: str) -> list[RunRequest]:
     """The runs of experiment `name`: those begun, and those of more seeds. Raises ConfigError."""
+    file, runs, asked = wanted.file, wanted.runs, wanted.asked
     known = [record for record in _of_file(runs, file) if record.experiment == name]
     if not known:
         names = {record.experiment for record in _of_file(runs, file) if record.experiment}
@@ -184,17 +218,33 @@ def _of_experiment(runs: Path, name: str, file: str, asked: Asked) -> list[RunRe
                 f"{file}: it has changed since {record.name} was begun with it, and what is begun now would differ;"
                 " undo the change, or begin another experiment with another --name"
             )
+    seeds = asked.seeds or begun.seeds
+    settings, asked = settings_of(file), msgspec.structs.replace(begun, seeds=seeds)
+    wanted = msgspec.structs.replace(wanted, asked=asked)
     requests = []
-    for seed in asked.seeds or begun.seeds:
-        made = _begun(runs, name, file, msgspec.structs.replace(begun, seeds=asked.seeds or begun.seeds), seed)
-        if run_folder.is_run(made.folder):
-            if run_folder.read_record(made.folder).experiment != name:
-                stranger = f"there is a run {made.folder.name} that is not of experiment {name}"
-                raise ConfigError(f"--name {name}: {stranger}; give another --name")
-            made = msgspec.structs.replace(made, resume=True, deploy=deploy_files.stored(made.folder))
-        elif begun.fork:
-            made = msgspec.structs.replace(made, fork=fork_point(begun.fork, runs))
-        requests.append(made)
+    for seed in seeds:
+        folder = runs / f"{name}-{seed}"
+        if not run_folder.is_run(folder):
+            point = fork_point(begun.fork, runs) if begun.fork else None
+            requests.append(_begun(wanted, name, seed, point))
+            continue
+        if run_folder.read_record(folder).experiment != name:
+            stranger = f"there is a run {folder.name} that is not of experiment {name}"
+            raise ConfigError(f"--name {name}: {stranger}; give another --name")
+        requests.append(
+            request_of(
+                folder,
+                deploy_files.stored(folder),
+                trains=True,
+                dry=wanted.dry,
+                resume=True,
+                experiment=name,
+                file=file,
+                settings=settings,
+                asked=asked,
+                news=f"\nseed {seed}",
+            )
+        )
     return requests
 
 

@@ -1,4 +1,4 @@
-"""From the arguments of `run`, or a request of another command, to an exit status.
+"""From the requests of a command to an exit status.
 
 Invariant: nothing is started before the file, the plans, the machine and the run folder have been found good. Whatever
 then happens is recorded in `run.json`, and a run that has ended by itself is started again only with other settings.
@@ -6,7 +6,6 @@ then happens is recorded in `run.json`, and a run that has ended by itself is st
 
 from __future__ import annotations
 
-import argparse
 import importlib.metadata
 import resource
 import shlex
@@ -19,10 +18,10 @@ from pathlib import Path
 from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
-from actors.cluster.runs import compose, doctor, execute, ledgers, loop, refusals, run_folder
-from actors.cluster.runs.requests import RunRequest, make_fork, resolve
+from actors.cluster.runs import doctor, execute, ledgers, loop, run_folder
+from actors.cluster.runs.requests import RunRequest, make_fork
 from actors.cluster.runs.run_folder import RunFolder, RunRecord
-from actors.desktop.config import SshConfig
+from actors.cluster.runs.versions import Check
 from actors.replay.database.ledger_file import LEDGER
 from runtime import system
 from runtime.errors import ConfigError
@@ -34,37 +33,34 @@ MOST_FILES = 65_536  # open ones, where the administrator has set no limit
 _VERSIONS = ("computerrl", "torch", "megatron-core", "msgspec", "asyncssh", "transformers", "uvloop")
 
 
-def dry_run(args: argparse.Namespace) -> int:
+def dry_run(runs: Sequence[RunRequest], *, as_json: bool) -> int:
     """Print every run and the plan of the first; 0 where `start` would begin.
 
     Raises ConfigError like `start`. What this machine lacks is printed after the plan, which may be for another
     machine.
     """
-    runs = _resolved(args)
     for request in runs:
         if request.resume:
             run_folder.refuse_held(request.folder)
-            _refuse_lost(request)
     first = runs[0]
-    named = refusals.look_up(first.deploy, run_dir=first.folder, trains=True, dry=True)
-    plan = compose.plan(named, run_dir=first.folder, incarnation=uuid.uuid4().hex)
-    if caution := plan.caution():
-        output.line(caution, to=sys.stderr)
-    goes_on = [one for one in runs if one.resume and one.ended() is None]
+    plan = loop.training().plan(first.named, run_dir=first.folder, incarnation=uuid.uuid4().hex)
+    if plan.caution:
+        output.line(plan.caution, to=sys.stderr)
+    goes_on = [one for one in runs if one.resume and one.ended is None]
     loads = {one.folder.name: ledgers.checkpoint(one.folder) for one in goes_on}
-    unfit = _unfit(first)
-    if args.json:
-        shown = {"file": args.file, "run": first.folder.name, "runs": [one.folder.name for one in runs]}
+    lacks = "" if first.ended else _lacks(doctor.examine(plan.deploy, plan.lanes, first.folder.parent), first)
+    if as_json:
+        shown = {"file": first.file, "run": first.folder.name, "runs": [one.folder.name for one in runs]}
         rows = {"hosts": plan.host_rows(), "summary": plan.summary()}
-        output.document({**shown, "unfit": unfit, "checkpoints": loads, **rows})
+        output.document({**shown, "unfit": lacks, "checkpoints": loads, **rows})
     else:
         for request in runs:
             run = f"run {request.folder.name}"
             origin = "" if request.fork is None else f" from {request.fork}"
             comes = f"good; {run} would {'go on' if request.resume else 'begin'}{origin}"
-            if unfit:
-                comes = f"its keys are right, but {unfit.partition(': ')[0]}; the plan:"
-            if (record := request.ended()) is not None:
+            if lacks:
+                comes = f"its keys are right, but {lacks.partition(': ')[0]}; the plan:"
+            if (record := request.ended) is not None:
                 comes = f"good; {run} has ended ({record.verdict}): nothing would be started"
             output.line(f"{request.file}: {comes}")
         output.line()
@@ -73,31 +69,16 @@ def dry_run(args: argparse.Namespace) -> int:
         output.table((), plan.summary())
         for name, what in loads.items():
             output.line(f"checkpoint    {what} ({name})")
-    if unfit:
-        raise ConfigError(unfit)
+    if lacks:
+        raise ConfigError(lacks)
     return 0
 
 
-def _resolved(args: argparse.Namespace) -> list[RunRequest]:
-    """The requested runs; prints warnings about them."""
-    runs = resolve(args)
-    for warning in filter(None, (request.warning for request in runs)):
-        output.line(warning, to=sys.stderr)
-    return runs
-
-
-def _refuse_lost(request: RunRequest) -> None:
-    """Raise ConfigError where a run would go on, and what it goes on from is gone or damaged."""
-    if request.resume and request.ended() is None and (wrong := ledgers.damage(request.folder)):
-        raise ConfigError(f"run {request.folder.name} can't go on: {wrong}")
-
-
-def start(args: argparse.Namespace) -> int:
-    """Carry out what the arguments of `run` ask for, or go on with it; the worst exit status of its runs."""
-    runs = _resolved(args)
+def start(runs: Sequence[RunRequest], *, web: int | None = None) -> int:
+    """Carry out the runs of one command in turn, with a live page at port `web`; the worst exit status."""
     from actors.cluster.web.serve import live_page
 
-    with live_page(Path(args.runs), runs[0].folder.name if len(runs) == 1 else "", args.web):
+    with live_page(runs[0].folder.parent, runs[0].folder.name if len(runs) == 1 else "", web):
         worst = 0
         for request in runs:
             if request.news:
@@ -128,27 +109,17 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
     What has ended is not started again, unless its settings have changed.
     """
     folder = request.folder.resolve()
-    if (ended := request.ended()) is not None:
-        why = f" - {ended.reason}" if ended.reason else ""
-        if request.experiment:
-            output.news(f"run {folder.name}: {ended.verdict} already{why}")
-        else:
-            output.news(f"run {folder.name} has ended: {ended.verdict}{why}")
-            if ended.verb == run_folder.RUN:
-                look = f"{program()} report {run_folder.words_for(folder)}"
-                output.news(f"nothing was started; see  {look}  or go on with  --set PATH=VALUE")
-        return STATUS[str(ended.verdict)]
+    if request.ended is not None:
+        return _passed_by(folder, request.ended)
     places.refuse_unwritable(folder.parent, "--runs")
-    _refuse_lost(request)
-    if unfit := _unfit(request):
-        raise ConfigError(unfit)
-    if isinstance(request.deploy.desktops.provider, SshConfig):
-        for check in system.run(doctor.offices(request.deploy)):
-            output.line(f"{check.name}: {check.found}; {check.mend}", to=sys.stderr)
-    raise_file_limit()
-    plan = job.planned(request.deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
-    if caution := plan.caution():
+    plan = job.plan(request.named, run_dir=folder, incarnation=uuid.uuid4().hex)
+    checks = doctor.examine(plan.deploy, plan.lanes, folder.parent)
+    if lacks := _lacks(checks, request):
+        raise ConfigError(lacks)
+    warnings = [f"{check.name}: {check.found}; {check.mend}" for check in checks if check.name.startswith(doctor.JUDGE)]
+    for caution in filter(None, (plan.caution, *warnings)):
         output.line(caution, to=sys.stderr)
+    raise_file_limit()
     if request.fork is not None:
         make_fork(request.fork, folder)
     run = claim(request)
@@ -177,6 +148,19 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
     return STATUS[verdict]
 
 
+def _passed_by(folder: Path, ended: RunRecord) -> int:
+    """Say that the run at `folder` is not started again; its exit status."""
+    why = f" - {ended.reason}" if ended.reason else ""
+    if ended.experiment:
+        output.news(f"run {folder.name}: {ended.verdict} already{why}")
+    else:
+        output.news(f"run {folder.name} has ended: {ended.verdict}{why}")
+        if ended.verb == run_folder.RUN:
+            look = f"{program()} report {run_folder.words_for(folder)}"
+            output.news(f"nothing was started; see  {look}  or go on with  --set PATH=VALUE")
+    return STATUS[str(ended.verdict)]
+
+
 def claim(request: RunRequest) -> RunFolder:
     """The folder of a run that begins, or goes on, now. Raises ConfigError."""
     folder, begun = request.folder.resolve(), time.time()
@@ -198,14 +182,9 @@ def claim(request: RunRequest) -> RunFolder:
     return run
 
 
-def _unfit(request: RunRequest) -> str:
-    """The first thing that this machine lacks, what mends it, and the names of the others; "" where the run can begin.
-
-    A run that has ended needs nothing.
-    """
-    if request.ended() is not None:
-        return ""
-    bad = [check for check in doctor.examine(request.deploy, place=request.folder.resolve().parent) if check.fatal]
+def _lacks(checks: Sequence[Check], request: RunRequest) -> str:
+    """The first thing that this machine lacks, what mends it, and the names of the others; "" for none."""
+    bad = [check for check in checks if check.fatal]
     if not bad:
         return ""
     said = f"this machine can't run it: {bad[0].name}: {bad[0].found}; mend it with: {bad[0].mend}"

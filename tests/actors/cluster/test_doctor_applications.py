@@ -60,7 +60,8 @@ def test_engines_on_a_gpu_need_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert checks(monkeypatch, "sglang-gpu")["gpu"].fatal
     assert "gpu" not in checks(monkeypatch, "sglang-gpu", "samplers.attach=[http://a:1]")
     monkeypatch.setattr(doctor, "answer", lambda command: (True, "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n"))
-    gpu = next(doctor.check_engines(Deploy(samplers=SamplersConfig(device="cuda"))))
+    need = doctor.RunNeeds(deploy=Deploy(samplers=SamplersConfig(device="cuda")), apps=(), place=Path())
+    gpu = next(doctor.check_engines(need))
     assert gpu.ok
 
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from actors.cluster import cli
+from actors.cluster.commands.run import wanted
 from actors.cluster.config import deploy_files
 from actors.cluster.runs import requests, run_folder
 from actors.cluster.runs.run import claim
@@ -87,18 +88,19 @@ def test_a_fork_is_refused_by_its_flag_or_by_its_key(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--set learner\.dtype: trunk@0\.3 was trained with float32"):
         requests.refuse_fork_changes(point, deploy_files.load("smoke", ["learner.dtype=bfloat16"])[0])
     words = ["run", "smoke", "--runs", str(tmp_path), "--from", "trunk"]
-    (one,) = requests.resolve(cli.build_parser().parse_args([*words, "--name", "new"]))
+    (one,) = requests.resolve(wanted(cli.build_parser().parse_args([*words, "--name", "new"])))
     assert str(one.fork) == "trunk@0.3"
     with pytest.raises(ConfigError, match="--from: a run that goes on"):
-        requests.resolve(cli.build_parser().parse_args([*words, "--resume", "--name", "trunk"]))
+        requests.resolve(wanted(cli.build_parser().parse_args([*words, "--resume", "--name", "trunk"])))
 
 
 def test_seeds_of_an_experiment_that_a_resume_begins_go_on_from_its_checkpoint_too(tmp_path: Path) -> None:
     runs = tmp_path / "of@me"
     trunk(runs)
     words = ["run", "smoke", "--runs", str(runs), "--name", "three"]
-    first, _ = requests.resolve(cli.build_parser().parse_args([*words, "--from", "trunk@0.2", "--seed", "0", "1"]))
+    begin = [*words, "--from", "trunk@0.2", "--seed", "0", "1"]
+    first, _ = requests.resolve(wanted(cli.build_parser().parse_args(begin)))
     claim(first).end("stopped", "interrupted")
-    begun, other = requests.resolve(cli.build_parser().parse_args([*words, "--resume"]))
+    begun, other = requests.resolve(wanted(cli.build_parser().parse_args([*words, "--resume"])))
     assert (begun.resume, begun.fork) == (True, None)
     assert (other.resume, str(other.fork)) == (False, "trunk@0.2")

@@ -33,21 +33,23 @@ def test_a_dry_run_says_each_sum_in_a_line(tmp_path: Path, capsys: pytest.Captur
 
 def test_doctor_says_each_sum_and_what_mends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     deploy = deploy_files.load("local", ["desktops.warm_pool=2"])[0]
-    found = {check.name: check for check in doctor.check_sums(deploy, ())}
+    found = {check.name: check for check in doctor.check_sums(deploy.desktops, ())}
     assert list(found) == ["all memory", "all processes", "all open files", "all terminals", "desktop memory"]
     assert [check.ok for check in found.values()] == [True, True, False, True, True]
     assert str(found["all open files"].mend).startswith("sysctl -w fs.file-max=3072000")
     assert not any(check.fatal for check in found.values())
     monkeypatch.setattr(cgroups, "held", lambda: GroupBounds(1500 << 20, 600))
-    others = next(doctor.check_sums(deploy, ()))
+    others = next(doctor.check_sums(deploy.desktops, ()))
     assert not others.ok
     assert others.found.endswith("; desktops that are there now hold 1500")
-    (refused,) = doctor.check_sums(deploy_files.load("local", ["desktops.count=99"])[0], ())
+    (refused,) = doctor.check_sums(deploy_files.load("local", ["desktops.count=99"])[0].desktops, ())
     assert refused.fatal
     assert "desktops.count is 99" in refused.found
 
 
-def test_a_dry_run_of_what_can_not_start_here_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_of_what_can_not_start_here_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["run", "gpu-8", "--runs", str(tmp_path)]
     for change in ("count=10", "processes=1", "warm_pool=2"):
         words += ["--set", f"desktops.{change}"]
@@ -56,14 +58,22 @@ def test_a_dry_run_of_what_can_not_start_here_says_so(tmp_path: Path, capsys: py
     assert planned.startswith("gpu-8: its keys are right, but this machine can't run it; the plan:")
     assert "would begin" not in planned
     assert "of 79.0 GiB per rank" in planned, "the plan for another machine is what it is asked for"
+    assert "this machine can't run it" in refused
     assert cli.main(words) == 2
-    assert refused == capsys.readouterr().err, "the dry run says what the start says"
+    assert "model.path: there is no model folder" in capsys.readouterr().err, "a start needs what the file names"
+    words, refusals = ["run", "local", "--runs", str(tmp_path)], set[str]()
+    monkeypatch.setattr(doctor, "check_root", lambda: doctor.Check("root", False, "none", "become root"))
+    for dry in ([], ["--dry-run"]):
+        assert cli.main([*words, *dry]) == 2
+        refusals.add(capsys.readouterr().err)
+    assert len(refusals) == 1, "the dry run says what the start says"
 
 
 def test_a_desktop_has_room_for_the_largest_application_of_its_tasks() -> None:
     deploy = deploy_files.load("local", ["desktops.warm_pool=2"])[0]
     share = {
-        app: [*doctor.check_sums(deploy, [app])][-1] for app in ("file_manager", "libreoffice_calc", "google_chrome")
+        app: [*doctor.check_sums(deploy.desktops, [app])][-1]
+        for app in ("file_manager", "libreoffice_calc", "google_chrome")
     }
     assert [check.fatal for check in share.values()] == [False, False, True]
     assert "204 MiB for each of 10, 232 needed by google_chrome" in share["google_chrome"].found

@@ -10,6 +10,8 @@ import msgspec
 import pytest
 
 from actors.cluster import cli
+from actors.cluster.commands import flag_of
+from actors.cluster.commands.run import wanted
 from actors.cluster.config import deploy_files, models, typed_yaml
 from actors.cluster.config.schema import Deploy
 from actors.cluster.evaluate import play, settings, show
@@ -30,7 +32,7 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Broken:
 
 
 def asked(*words: str) -> list[RunRequest]:
-    return requests.resolve(cli.build_parser().parse_args(["run", *words, *AT]))
+    return requests.resolve(wanted(cli.build_parser().parse_args(["run", *words, *AT])))
 
 
 def stored(name: str) -> Deploy:
@@ -227,8 +229,8 @@ def test_an_evaluation_goes_on_as_it_was_begun_or_not_at_all(
     parser = cli.build_parser().parse_args(["eval"]).parser
     assert {action.dest for action in parser._actions} - STAYS == set(settings.FLAGS) == set(SAMPLES)
     for name, words in SAMPLES.items():
-        shown = refused(capsys, "eval", "base", "--resume", requests.flag_of(name), *words, *AT)
-        assert f"{requests.flag_of(name)}: --resume goes on as the evaluation was begun: leave it out" in shown
+        shown = refused(capsys, "eval", "base", "--resume", flag_of(name), *words, *AT)
+        assert f"{flag_of(name)}: --resume goes on as the evaluation was begun: leave it out" in shown
     shown = refused(capsys, "eval", str(models.bundled()), "--resume", *AT)
     assert f"MODEL {models.bundled()}: evaluation seen was begun with base: leave it out" in shown
     assert "no training run" in refused(capsys, "eval", "last", "--resume", *AT)
@@ -291,8 +293,7 @@ def test_a_run_of_its_own_is_a_list_of_one(broken: Broken) -> None:
     assert not Path("my runs").exists(), "resolving writes nothing"
     assert cli.main(["run", "my file.yaml", "--name", "one", *AT]) == 130
     (again,) = asked("my file.yaml", "--resume")
-    assert (again.folder, again.resume, again.changed) == (one.folder, True, False)
-    assert asked("my file.yaml", "--resume", "--set", "run.limit_s=9")[0].changed
+    assert (again.folder, again.resume, again.ended) == (one.folder, True, None)
 
 
 def test_what_is_newest_goes_on_whatever_was_there_before(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:

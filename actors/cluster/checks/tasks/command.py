@@ -11,12 +11,12 @@ from actors.cluster import output
 from actors.cluster.checks.tasks import live
 from actors.cluster.checks.tasks import static as form
 from actors.cluster.checks.tasks.live import Result, Row, Troubles, complaints, row
+from actors.cluster.commands import flag_of
 from actors.cluster.config import deploy_files, suites, tasksets
 from actors.cluster.config.schema import Deploy, SeatsConfig
 from actors.cluster.config.suggest import hint
 from actors.cluster.config.suites import Suite
 from actors.cluster.runs import doctor
-from actors.cluster.runs.requests import flag_of
 from actors.desktop.config import ProviderConfig
 from actors.replay.config import TaskRange, TasksConfig
 from apis.tasks import registry as tasks
