@@ -134,7 +134,17 @@ async def test_functions_are_served_as_tools(state_dir: str, tmp_path: Path) -> 
         assert len(names) == 104
         opened = await client.call_tool("open_app", {"app": "vlc"})
         assert not opened.is_error, opened
-        done = await client.call_tool("VLCTools_get_current_time", {})
-        wrong = await client.call_tool("VLCTools_set_volume", {"level": "loud"})
-        assert not done.is_error or "VLC" in done.content[0].text
-        assert wrong.is_error
+        done = await client.call_tool("VLCTools_set_settings", {"field": "qt-max-volume", "value": "150"})
+        assert not done.is_error, done
+        assert "150" in (await client.call_tool("VLCTools_get_settings", {})).content[0].text
+        early = await client.call_tool("VLCTools_get_current_time", {})
+        assert (early.is_error, "nothing is playing" in early.content[0].text) == (True, True), early
+        for name, arguments, word in (
+            ("VLCTools_set_settings", {"field": "qt-max-volume", "value": [1]}, "value"),
+            ("VLCTools_set_settings", {"field": "qt-max-volume"}, "value"),
+            ("VLCTools_set_volume", {}, "no tool VLCTools_set_volume"),
+            ("open_app", {"app": "emacs"}, "emacs"),
+            ("open_app", {}, "app"),
+        ):
+            wrong = await client.call_tool(name, arguments)
+            assert (wrong.is_error, word in wrong.content[0].text) == (True, True), wrong

@@ -97,7 +97,7 @@ async def _serve(args: argparse.Namespace, functions: dict[str, Any]) -> None:
         async def called(_: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
             try:
                 said, failed = await _called(link, desktop.home, functions, asked.name, asked.arguments or {}), False
-            except (GuestRefused, Unfit, TypeError, LookupError, ConfigError) as error:
+            except (GuestRefused, Unfit, TypeError, ConfigError) as error:
                 said, failed = str(error), True
             return types.CallToolResult(content=[types.TextContent(type="text", text=said)], is_error=failed)
 
@@ -111,9 +111,13 @@ async def _serve(args: argparse.Namespace, functions: dict[str, Any]) -> None:
 
 
 async def _called(link: GuestLink, home: str, functions: dict[str, Any], name: str, arguments: dict[str, Any]) -> str:
-    """What a function says. Raises GuestRefused, Unfit, TypeError, LookupError."""
+    """What a function says. Raises GuestRefused, Unfit, TypeError, ConfigError."""
+    if name not in {OPEN, *functions}:
+        raise ConfigError(f"there is no tool {name}")
     if name == OPEN:
-        argv = [*app_named(str(arguments["app"])).argv]
+        if (app := arguments.get("app")) not in APP_NAMES:
+            raise ConfigError(f"app: {app!r} is none of {', '.join(APP_NAMES)}")
+        argv = [*app_named(str(app)).argv]
         if path := str(arguments.get("path", "")):
             argv.append(f"{home}/{path.removeprefix('~/')}")
         await link.call("open_window", argv=argv, timeout_ms=OPEN_MS, timeout_s=OPEN_MS / 1000 + CALL_S)
