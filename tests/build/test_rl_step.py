@@ -21,7 +21,8 @@ from apis.tasks.family import DOCUMENTS, of_files
 from apis.tasks.view import Goal
 from apis.tasks.words import HELD_OUT, TRAIN, text_file, words
 
-TEMPLATES = {"append": {TRAIN: ("Add the line '{word}' to {file}",), HELD_OUT: ("{file} needs one more line: '{word}'",)}}
+TRAINED, OTHER = "Add the line '{word}' to {file}", "{file} needs one more line: '{word}'"
+TEMPLATES = {"append": {TRAIN: (TRAINED,), HELD_OUT: (OTHER,)}}
 
 def goal(random, split):
     stem, before, word = words(random, split, 3)
