@@ -30,7 +30,7 @@ import msgspec
 from runtime.errors import ConfigError
 
 START_S = 120.0  # until it runs
-LOAD_S, RENDER_S = 60.0, 5.0  # of processor time, for a folder's files and for its template
+LOAD_S, RENDER_S = 60.0, 1.0  # of processor time, for a folder's files and for its template
 BUSY = 6  # of so many programs it may be one on a processor before it is waited for no more
 MOST_BYTES = 256 << 20  # of an answer: a large vocabulary with its merges
 MOST_TURNS = 4  # of conversations that are tried when a folder is read

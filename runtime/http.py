@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import hmac
 import ipaddress
+import logging
 import os
 import re
 import secrets
@@ -25,6 +26,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import aiohttp
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from runtime.errors import ComputerRLError, ConfigError
@@ -309,6 +311,7 @@ async def served(
     where the address is taken.
     """
     guard.protect(app)
+    logging.getLogger("aiohttp.server").addFilter(_of_ours)
     runner = web.AppRunner(
         app, access_log=None, shutdown_timeout=end_s, keepalive_timeout=SILENT_S, handler_cancellation=cancels
     )
@@ -329,6 +332,11 @@ async def served(
             listening.close()
     finally:
         await runner.cleanup()
+
+
+def _of_ours(record: logging.LogRecord) -> bool:
+    """Whether a line of aiohttp's log is about anything but bytes of a client that are no request."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
 
 
 def joined_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from runtime.errors import ConfigError
 from runtime.program import NAME, program
 
 COMMANDS = {name: command for module in (run, look, play, tasks) for name, command in module.COMMANDS.items()}
+LONGEST = 2000  # characters of a line that says what is wrong
 _CHOICE = re.compile(r"argument (?P<name>.*): invalid choice: '?(?P<word>.*?)'? \(choose from (?P<options>.*)\)")
 
 
@@ -97,6 +98,11 @@ class Parser(argparse.ArgumentParser):
                 raise ConfigError(f"{name} is empty: give it a value{without}")
 
 
+def _short(line: str) -> str:
+    """A line without its middle where it is very long, as where it names a key of a megabyte."""
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 500]} ... {line[-500:]}"
+
+
 @lru_cache(maxsize=1)
 def build_parser() -> Parser:
     """The whole command line, built once in a process."""
@@ -133,7 +139,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.parser.refuse_empty(args)
         return int(args.main(args))
     except ConfigError as error:
-        sys.stderr.write(clean(f"{prog}: {error}") + "\n")
+        sys.stderr.write(_short(clean(f"{prog}: {error}")) + "\n")
         return 2
     except Unwritten as error:
         drop_output()

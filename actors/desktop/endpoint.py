@@ -14,6 +14,7 @@ import random
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -125,7 +126,7 @@ class Endpoint:
             async with asyncio.timeout(self._config.timeout_s), self._client.stream("GET", self._at("models")) as reply:
                 raw = await _whole(reply, MAX_ANSWER_BYTES)
             return [model.id for model in msgspec.json.decode(raw, type=_Models).data]
-        except (TimeoutError, httpx2.HTTPError, TooLongError, msgspec.DecodeError, UnicodeDecodeError):
+        except (TimeoutError, httpx2.HTTPError, TooLongError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return []
 
     async def _let_alone(self, deadline: float) -> None:
@@ -348,13 +349,12 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float:
     `retry-after-ms`, which some servers send with it, is exact. `headers` are found in any case of letters; `now` is in
     seconds since 1970.
     """
-    text, exact = headers.get("retry-after", ""), headers.get("retry-after-ms", "")
+    for name, of_a_second in (("retry-after-ms", 1000), ("retry-after", 1)):
+        with suppress(ValueError):
+            if math.isfinite(seconds := float(headers.get(name, "")) / of_a_second):
+                return max(0.0, seconds)
     try:
-        seconds = float(exact) / 1000 if exact else float(text)
-    except ValueError:
-        try:
-            date = parsedate_to_datetime(text)
-            seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now
-        except (ValueError, TypeError, OverflowError, OSError):
-            return 0.0
-    return max(0.0, seconds) if math.isfinite(seconds) else 0.0
+        date = parsedate_to_datetime(headers.get("retry-after", ""))
+        return max(0.0, (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now)
+    except (ValueError, TypeError, OverflowError, OSError):
+        return 0.0

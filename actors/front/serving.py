@@ -53,9 +53,12 @@ def _listening(port: int) -> Iterator[socket.socket]:
 
 
 async def _serve(args: argparse.Namespace, tasks: list[str], listener: socket.socket) -> None:
-    import uvicorn
-    from openenv.core.env_server.http_server import create_fastapi_app
-    from openenv.core.env_server.types import ConcurrencyConfig
+    try:
+        import uvicorn
+        from openenv.core.env_server.http_server import create_fastapi_app
+        from openenv.core.env_server.types import ConcurrencyConfig
+    except ImportError as error:  # a package that it needs has another version
+        raise ConfigError(f"serve-env: the package openenv can't be imported: {error}") from error
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     from actors.front.environment import (
@@ -85,7 +88,7 @@ async def _serve(args: argparse.Namespace, tasks: list[str], listener: socket.so
             http=lambda **given: guard.counted(functools.partial(H11Protocol, **given))(),
             h11_max_incomplete_event_size=MOST_HEAD,
             proxy_headers=False,  # a connection is known by its own address
-            log_level="warning",
+            log_level="error",
             ws_ping_interval=None,
             timeout_graceful_shutdown=END_S,
         )

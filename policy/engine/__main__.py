@@ -126,7 +126,7 @@ def _arguments() -> tuple[argparse.Namespace, EngineOptions]:
 async def _serve(arguments: argparse.Namespace, options: EngineOptions) -> None:
     place = socket.socket(fileno=arguments.fd) if arguments.port is None else int(arguments.port)
     guard = Guard(arguments.host)
-    if TOKEN_ENV not in os.environ:
+    if not os.environ.get(TOKEN_ENV):
         _log.info("programs send the header Authorization: Bearer %s", guard.token)
     with stop_event() as stop:
         async with serving(options, guard, place) as failed:

@@ -60,21 +60,18 @@ class SamplingParams(msgspec.Struct, kw_only=True):
     top_p: float = 1.0
 
 
-class _Refused(msgspec.Struct, kw_only=True):
-    """Fields that are refused unless absent."""
-
-    text: Any = None
-    top_logprobs_num: int | None = 0
-    token_ids_logprob: list[Any] | None = None
-    lora_path: Any = None
-    custom_logit_processor: Any = None
-    return_hidden_states: bool = False
-    image_data: Any = None
-    input_embeds: Any = None
+# Fields of SGLang's that ask for another prompt, draw or answer.
+_REFUSED = (
+    "text input_embeds positional_embed_overrides image_data video_data audio_data session_params lora_path lora_id"
+    " custom_logit_processor watermark max_thinking_tokens require_reasoning top_logprobs_num token_ids_logprob"
+    " return_hidden_states return_sampling_mask return_text_in_logprobs return_flat_raw_top_logprobs"
+    " return_flat_raw_output_top_logprobs return_flat_raw_top_logprobs_b64 return_routed_experts return_indexer_topk"
+    " return_bytes return_entropy return_prompt_token_ids multi_item_delimiter_indices token_indices_to_pool"
+).split()
 
 
-class GenerateBody(_Refused, kw_only=True):
-    """Body of /generate with one prompt; unknown keys are ignored, as SGLang does.
+class GenerateBody(msgspec.Struct, kw_only=True):
+    """Body of /generate with one prompt; keys but `_REFUSED` are ignored, as SGLang does.
 
     `weight_version` is this engine's extension.
     """
@@ -89,17 +86,18 @@ class GenerateBody(_Refused, kw_only=True):
 
 
 _body_decoder = msgspec.json.Decoder(GenerateBody)
+_refused_decoder = msgspec.json.Decoder(msgspec.defstruct("Refused", [(name, Any, None) for name in _REFUSED]))
 _any_decoder = msgspec.json.Decoder()
 
 
 def read_body(raw: bytes) -> GenerateBody:
     """Decode a /generate body. Raises BadRequest."""
     try:
-        body = _body_decoder.decode(raw)
+        body, asked = _body_decoder.decode(raw), _refused_decoder.decode(raw)
     except msgspec.MsgspecError as error:
         raise BadRequest({"object": "error", "message": str(error), "code": 400}) from error
-    for name in _Refused.__struct_fields__:
-        if getattr(body, name):
+    for name in _REFUSED:
+        if getattr(asked, name):
             raise refuse(f"{name} is not supported by this engine")
     return body
 
@@ -208,6 +206,9 @@ def read_chat(raw: bytes) -> ChatBody:
         for number, message in enumerate(plain.get("messages") or []):
             if isinstance(message, dict):
                 _check_names(message, _Message.__struct_fields__, f"messages[{number}].")
+                for part in message["content"] if isinstance(message.get("content"), list) else ():
+                    if isinstance(part, dict):
+                        _check_names(part, ("type", "text"), f"messages[{number}].content.")
         if isinstance(options := plain.get("stream_options"), dict):
             _check_names(options, _StreamOptions.__struct_fields__, "stream_options.")
         body = msgspec.convert(plain, ChatBody)

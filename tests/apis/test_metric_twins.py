@@ -83,7 +83,10 @@ def test_no_result_raises(twin: Twin, result: Any) -> None:
         ("compare_spreadsheet", book(["a"]), {}),
         ("simple_docx_compare", FileView("missing"), {}),
         ("check_json", {"expect": [{"key": ["a"], "method": "magic", "ref": 1}]}, {}),
-        ("check_list", {"expect": ["("]}, {}),
+        *(
+            ("check_list", {"expect": [pattern]}, {})
+            for pattern in ("(", "(?R)", "x" * 20_000, "(" * 5000 + ")" * 5000)
+        ),
         ("exact_match", {}, {}),
     ],
 )
@@ -93,6 +96,17 @@ def test_what_the_task_has_wrong_is_its_fault(name: str, expected: Any, options:
         expected = replace(expected, of_task=True)
     with pytest.raises(ConfigError, match=name):
         scored(METRICS[name], right, expected, options)
+
+
+@pytest.mark.parametrize("lines", ["a" * 60_000 + "b", ("a" * 40 + "b\n") * 20_000], ids=["one line", "many lines"])
+def test_a_pattern_that_tries_every_way_to_divide_a_text_is_given_up(
+    lines: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("apis.tasks.metrics.rules.SEARCH_S", 0.1)
+    began = time.process_time()
+    found = scored(METRICS["check_list"], lines, {"expect": ["(a|aa)+$"]}, {})
+    assert (found.value, "too long" in found.reason) == (0, True)
+    assert time.process_time() - began < 5.0
 
 
 def test_what_is_empty_never_has_what_it_should() -> None:

@@ -33,10 +33,7 @@ GREEDY = {
 LATER = "{% if messages | length > 1 %}" + LOOPS + "{% endif %}"
 
 
-def test_a_template_of_its_own_is_rendered_though_the_tokens_are_the_bundled_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("policy.tokenizer.RENDER_S", 1.0)
+def test_a_template_of_its_own_is_rendered_though_the_tokens_are_the_bundled_ones(tmp_path: Path) -> None:
     shutil.copytree(models.bundled(), tmp_path, dirs_exist_ok=True)
     assert Tokenizer.load(tmp_path).own
     (tmp_path / "chat_template.jinja").write_text(LOOPS)
@@ -50,10 +47,7 @@ def folder_with(path: Path, template: str) -> Path:
 
 
 @pytest.mark.parametrize("template", GREEDY.values(), ids=GREEDY)
-def test_a_template_that_takes_too_much_is_refused_in_one_line(
-    tmp_path: Path, template: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("policy.tokenizer.RENDER_S", 1.0)
+def test_a_template_that_takes_too_much_is_refused_in_one_line(tmp_path: Path, template: str) -> None:
     began = time.monotonic()
     with pytest.raises(ConfigError) as caught:
         Tokenizer.load(folder_with(tmp_path, template))
@@ -62,13 +56,11 @@ def test_a_template_that_takes_too_much_is_refused_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_the_next_folder_is_read_after_one_that_took_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_folder_is_read_after_one_that_took_too_much(tmp_path: Path) -> None:
     good = Tokenizer.load(folder_with(tmp_path / "good", CHATML.template))
     before = good.prompt_ids("hello")
-    with monkeypatch.context() as patched:
-        patched.setattr("policy.tokenizer.RENDER_S", 1.0)
-        with pytest.raises(ConfigError):
-            Tokenizer.load(folder_with(tmp_path / "bad", LOOPS))
+    with pytest.raises(ConfigError):
+        Tokenizer.load(folder_with(tmp_path / "bad", LOOPS))
     assert good.prompt_ids("hello") == before
 
 

@@ -11,11 +11,13 @@ import openai
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 
 from actors.desktop.config import EndpointConfig
 from actors.desktop.endpoint import Endpoint, PromptRefused
+from policy.engine import protocol
 from policy.engine.chat import AnswerText
-from policy.engine.protocol import BadRequest, read_chat
+from policy.engine.protocol import _IGNORED, BadRequest, ChatBody, read_chat
 from policy.tokenizer import Tokenizer
 from tests.policy import tiny_models
 from tests.policy.chat_models import write_tokenizer
@@ -67,6 +69,7 @@ REFUSED: list[tuple[str, dict[str, object]]] = [
     ("stream_options.continuous_usage_stats", {"stream": True, "stream_options": {"continuous_usage_stats": True}}),
     ("messages[0].tool_calls", {"messages": [{"role": "assistant", "content": "", "tool_calls": [{}]}]}),
     ("messages[0].role", {"messages": [{"role": "user<|eot_id|>", "content": "hi"}]}),
+    ("messages[0].content.cache_control", {"messages": [{"role": "user", "content": [{"cache_control": {}}]}]}),
     ("image_url", {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}),
     ("messages", {"messages": []}),
     ("did you mean temperature?", {"temprature": 0}),
@@ -96,6 +99,16 @@ def test_what_asks_for_nothing_is_taken() -> None:
     for raw in (b"", b"[]", b"{", b"\xff", b'{"messages": [3]}', b'{"n": true}', b'{"messages": null}'):
         with pytest.raises(BadRequest):
             read_chat(raw)
+
+
+def test_each_field_of_openais_client_is_carried_out_without_influence_or_refused_by_name() -> None:
+    known = set(CompletionCreateParamsStreaming.__annotations__)
+    assert known > {"prediction", "reasoning_effort", "modalities", "messages"}
+    for name in sorted(known - set(ChatBody.__struct_fields__) - set(_IGNORED)):
+        with pytest.raises(BadRequest, match=f"'param': '{name}'"):
+            read_chat(msgspec.json.encode({"messages": ASKED, name: {"a": 1}}))
+    page = (Path(protocol.__file__).parent / "README.md").read_text()
+    assert all(f"`{name}`" in page for name in _IGNORED), "a page says what may be sent without influence"
 
 
 async def test_openais_own_client_is_answered(server: Server) -> None:

@@ -127,6 +127,8 @@ async def test_an_unknown_pause_mode_is_refused(fresh):
         ({"input_ids": [1], "sampling_params": {"n": 2}}, "n other than 1"),
         ({"input_ids": [[1], [2]]}, "int"),
         ({"input_ids": [1], "top_logprobs_num": 2}, "top_logprobs_num"),
+        ({"input_ids": [1], "session_params": {"id": "a"}}, "session_params"),
+        ({"input_ids": [1], "video_data": ["x"]}, "video_data"),
         ({"input_ids": [1], "return_logprob": True, "logprob_start_len": 2}, "logprob_start_len"),
     ],
 )

@@ -275,6 +275,24 @@ async def test_a_connection_without_a_whole_request_is_closed(begun: bytes, monk
         writer.close()
 
 
+NO_REQUESTS = {
+    "no HTTP": b"\x16\x03\x01\x02\x00\r\n\r\n",
+    "a header that comes twice": b"POST / HTTP/1.1\r\nContent-Type: a/b\r\nContent-Type: a/b\r\n\r\n",
+    "no length": b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+    "a long header": b"GET / HTTP/1.1\r\nX: " + b"x" * 20_000,
+}
+
+
+@pytest.mark.parametrize("sent", NO_REQUESTS.values(), ids=NO_REQUESTS)
+async def test_bytes_that_are_no_request_fill_no_log(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async with served(web.Application(), Guard(), 0, flag="--port", end_s=1.0) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent)
+        assert (await asyncio.wait_for(reader.read(), 20)).startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
+        writer.close()
+    assert not caplog.records
+
+
 @pytest.mark.parametrize("count", [64, 400])
 @pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"])
 async def test_connections_without_the_token_shut_no_client_out(count: int, begun: bytes) -> None:

@@ -146,6 +146,8 @@ def scored(metric: Declared, result: Value, expected: Value, options: Options) -
         return metric.run(result, expected, options)
     except UnreadableResult as error:
         return Score(0.0, str(error))
+    except TimeoutError:
+        return Score(0.0, "a pattern takes too long to be looked for in it")
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"{metric.name} can't take this task's expectation: {error}") from error
 

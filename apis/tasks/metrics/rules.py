@@ -1,15 +1,21 @@
 """What a value has to be, as task files say it: a method and what it refers to.
 
 A method that is not known is a LookupError, the task's fault. A value of another type than the method takes
-does not fit. No pattern is matched against more than `SEARCHED` characters.
+does not fit. A pattern is looked for in `SEARCHED` characters of a text at most, and for `SEARCH_S` seconds: one that
+tries every way to divide a text would take years.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import regex
+
+SEARCH_S = 2.0  # of processor time, for a pattern in all lines of a text
+LONGEST = 10_000  # characters of a pattern
 SEARCHED = 1 << 16  # characters of a value that a pattern of a task file is looked for in
 DIGITS = 400  # characters of a text that may be a number
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?\s*", re.ASCII)
@@ -31,12 +37,24 @@ def number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def found(pattern: str, value: object, flags: int = 0) -> bool:
-    """Whether a task file's pattern is found in a text. Raises LookupError for a pattern that is none."""
+def found(pattern: str, *values: object, flags: int = 0) -> bool:
+    """Whether a task file's pattern is found in one of these texts.
+
+    Raises LookupError for a pattern that is none, and TimeoutError after `SEARCH_S` seconds.
+    """
     try:
-        return isinstance(value, str) and re.search(pattern, value[:SEARCHED], flags) is not None
-    except re.error as error:
+        if len(pattern) > LONGEST:
+            raise LookupError(f"the pattern {pattern[:80]!r}: it has more than {LONGEST} characters")
+        re.compile(pattern, flags)  # what is a pattern, Python says; `regex` looks for it, with a limit of time
+        expression = regex.compile(pattern, flags)
+    except (re.error, regex.error, OverflowError, RecursionError) as error:
         raise LookupError(f"the pattern {pattern[:80]!r}: {error}") from None
+    end = time.process_time() + SEARCH_S
+    return any(
+        expression.search(value[:SEARCHED], timeout=max(0.001, end - time.process_time()), concurrent=True)
+        for value in values
+        if isinstance(value, str)
+    )
 
 
 def known(method: str) -> bool:
@@ -67,7 +85,7 @@ def fits(value: object, rule: Mapping[str, Any]) -> bool:
         flags = 0
         for flag in _flags(more):
             flags |= _FLAGS[flag]
-        return found(str(ref), value, flags)
+        return found(str(ref), value, flags=flags)
     if name in ("eq", "ne"):
         same = type(value) is bool or type(ref) is bool
         equal = value == ref and (not same or type(value) is type(ref))

@@ -208,10 +208,10 @@ def check_list(result: Value, expected: Value, _: Options) -> Score:
     if not lines:
         return Score(0.0, "there is no line")
     for pattern in expected.get("expect", []):
-        if not any(rules.found(pattern, line) for line in lines):
+        if not rules.found(pattern, *lines):
             return Score(0.0, f"no line has {pattern[:60]!r}")
     for pattern in expected.get("unexpect", []):
-        if any(rules.found(pattern, line) for line in lines):
+        if rules.found(pattern, *lines):
             return Score(0.0, f"a line has {pattern[:60]!r}")
     return Score(1.0, "the lines are as they should be")
 

@@ -194,3 +194,8 @@ def test_parse_takes_other_names_of_applications(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Agent.wait()")))
     assert cli.main(["parse", "--app", app]) == 0
     assert "chromium" not in capsys.readouterr().out
+
+
+def test_a_key_of_a_megabyte_is_named_in_a_short_line(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("long.yaml").write_text(f"? {'k' * 900_000}\n: 1\n")
+    assert len(refused(capsys, "run", "long.yaml", "--dry-run")) <= cli.LONGEST + 10

@@ -15,6 +15,7 @@ import httpx2
 import msgspec
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 from endpoint_stand_in import PAPER, StandIn, completion
 from hypothesis import given
 from hypothesis import strategies as st
@@ -306,6 +307,8 @@ DATES = [formatdate(NOW + 7, usegmt=True), formatdate(NOW + 7, usegmt=True).repl
     [
         ({"Retry-After": "3"}, 3.0),
         ({"Retry-After": "3", "Retry-After-Ms": "1500"}, 1.5),
+        *(({"Retry-After": "3", "Retry-After-Ms": text}, 3.0) for text in ("", "soon", "nan")),
+        ({"Retry-After": DATES[0], "Retry-After-Ms": "soon"}, 7.0),
         ({"Retry-After": "1.5"}, 1.5),
         *(({"Retry-After": date}, 7.0) for date in DATES),
         ({"Retry-After": "Sunday, 06-Nov-94 08:49:37 GMT"}, 0.0),
@@ -457,3 +460,19 @@ def test_an_endpoint_is_checked_where_it_is_declared() -> None:
         with pytest.raises(ConfigError, match=said) as caught:
             config(None, **more)
         assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "listing", [b"[" * 9000, b'{"data": [], "x": ' + b"[" * 9000, b"\xff", b"x" * (MAX_ANSWER_BYTES + 1)]
+)
+async def test_a_list_of_models_that_is_none_lists_none(listing: bytes) -> None:
+    app = web.Application()
+
+    async def models(_: web.Request) -> web.Response:
+        return web.Response(body=listing)
+
+    app.router.add_get("/v1/models", models)
+    async with TestServer(app) as server:
+        endpoint = Endpoint(EndpointConfig(url=str(server.make_url("/v1")), model="m"), "")
+        assert await endpoint.models() == []
+        await endpoint.close()

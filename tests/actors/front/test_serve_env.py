@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -90,3 +91,12 @@ def test_what_can_not_be_served_is_refused_in_one_line(
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1
     assert re.search(why, said), said
+
+
+def test_a_package_that_can_not_be_imported_is_named_in_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "find_spec", lambda name: True)
+    monkeypatch.setitem(sys.modules, "openenv", None)  # as where a package that it needs has another version
+    assert cli.main(["serve-env", "file_manager", "--port", "0"]) == 2
+    assert "serve-env: the package openenv can't be imported: " in capsys.readouterr().err
