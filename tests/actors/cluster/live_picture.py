@@ -1,6 +1,7 @@
-"""Makes README's picture of the live page: `python -m tests.actors.cluster.live_picture URL FILE.png`.
+"""Makes README's pictures of the live page: `python -m tests.actors.cluster.live_picture URL FILE.png [learned]`.
 
-Invariant: the picture is what a browser shows of a served run, once its wall of seats has screenshots.
+Invariant: the picture is what a browser shows of a served run: the live page once its wall of seats has screenshots,
+or with `learned` the first task before and after.
 """
 
 from __future__ import annotations
@@ -10,15 +11,22 @@ import base64
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from tests.actors.cluster.browser import browser
 
 WIDTH, HEIGHT = 1180, 1186
 SHOWN = "[...document.querySelectorAll('#wall img')].filter((one) => one.naturalWidth > 0).length > 1"
+TO_LEARNED = "(() => { const link = document.querySelector('#to-learned[href]'); link?.click(); return !!link; })()"
+PAIR = """(() => {
+  const pair = document.querySelector(".pair"), head = pair && pair.previousElementSibling.getBoundingClientRect();
+  if (!pair || ![...pair.querySelectorAll("img")].every((one) => one.naturalWidth > 0)) return null;
+  return {x: 0, y: head.top - 8, width: innerWidth, height: pair.getBoundingClientRect().bottom - head.top + 16, scale: 1};
+})()"""
 
 
-async def taken(url: str) -> bytes:
-    """The page at `url` as PNG."""
+async def taken(url: str, learned: bool) -> bytes:
+    """The page at `url`, or the part of the page behind it that shows what was `learned`, as PNG."""
     with tempfile.TemporaryDirectory() as profile:
         async with browser(Path(profile) / "profile") as page:
             await page.ask(
@@ -26,10 +34,15 @@ async def taken(url: str) -> bytes:
             )
             await page.ask("Emulation.setScrollbarsHidden", hidden=True)
             await page.ask("Page.navigate", url=url)
-            await page.until(SHOWN, within_s=60.0)
-            await asyncio.sleep(2.0)  # the curves come with the next look
-            return base64.b64decode((await page.ask("Page.captureScreenshot", format="png"))["data"])
+            part: dict[str, Any] = {}
+            if learned:
+                await page.until(TO_LEARNED, within_s=60.0)
+                part = {"clip": await page.until(PAIR, within_s=60.0), "captureBeyondViewport": True}
+            else:
+                await page.until(SHOWN, within_s=60.0)
+                await asyncio.sleep(2.0)  # the curves come with the next look
+            return base64.b64decode((await page.ask("Page.captureScreenshot", format="png", **part))["data"])
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_bytes(asyncio.run(taken(sys.argv[1])))
+    Path(sys.argv[2]).write_bytes(asyncio.run(taken(sys.argv[1], "learned" in sys.argv[3:])))
