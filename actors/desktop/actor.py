@@ -21,7 +21,7 @@ from actors.desktop import memo as memos
 from actors.desktop.answers import POLICY, Answerer, EndpointAnswers, SampledAnswers
 from actors.desktop.config import DesktopsConfig, EndpointConfig, Member, SeatConfig, key_of
 from actors.desktop.endpoint import Endpoint
-from actors.desktop.episode import Episode, PlayedEpisode, Stage, StageClock
+from actors.desktop.episode import PREFIX_DIFFERS, Episode, PlayedEpisode, Stage, StageClock
 from actors.desktop.memo import Memo
 from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.leased import LeasedDesktop
@@ -40,10 +40,11 @@ from actors.replay.messages import (
     Release,
     Reservation,
     Reserve,
+    StepPayload,
 )
 from policy.tokenizer import Tokenizer
 from runtime.actor import Actor, handles
-from runtime.errors import ComputerRLError, StoreError
+from runtime.errors import ComputerRLError, PayloadLost, StoreError
 from runtime.logs.events import declare
 from runtime.messaging.message import Done, Request
 from runtime.messaging.refs import TRANSIENT
@@ -294,6 +295,7 @@ class DesktopController(Actor):
             if came is not Stage.SETUP:
                 self._enter(Stage.ACTING if came is Stage.GENERATING else came)
 
+        prefix = await asyncio.to_thread(self._prefix, work) if work.prefix else []
         # Demonstrators may read forms of prompts that show what no two desktops have alike.
         memo = self._memo if work.lane is not Lane.DEMO or work.member == POLICY else None
         scene = None if memo is None else RememberedScene(work.task, memo, lease, back)
@@ -305,6 +307,7 @@ class DesktopController(Actor):
                 recorder=self._recorder,
                 config=seat,
                 enter=self._enter,
+                prefix=prefix,
             )
             return await self._episode.play()
         finally:
@@ -312,6 +315,15 @@ class DesktopController(Actor):
                 scene.ended()
             if self._pool and self._booted is not None:
                 self._pool.retire(self._booted)
+
+    def _prefix(self, work: Reservation) -> list[StepPayload]:
+        """The recorded steps that come first. Raises StoreError, DesktopFault where they are lost for good."""
+        steps = []
+        for stored in self.ctx.payloads(work.prefix):
+            if isinstance(stored, PayloadLost):
+                raise DesktopFault(PREFIX_DIFFERS, f"a step of the prefix can't be read: {stored}", "memo")
+            steps.append(msgspec.msgpack.decode(stored, type=StepPayload))
+        return steps
 
     async def _acquire(self, holder: str) -> BootedDesktop:
         if self._pool is None:

@@ -100,6 +100,15 @@ class ReplayConfig(Section, frozen=True, kw_only=True):
     success_replay: Annotated[
         bool, tuning("Adds a success of the reservoir to a group of its task whose episodes all failed.")
     ] = False
+    prefix_replay: Annotated[
+        float,
+        tuning(
+            "Lets this share of the groups begin after first steps of a success at their task, where it is solved less"
+            " than half the time: as many as bring it nearest to one half.",
+            ge=0,
+            lt=1,
+        ),
+    ] = 0.0
     keep_payload_steps: Annotated[
         int, tuning("Keeps payloads of failures for this many optimizer steps after their group.", ge=0)
     ] = 4

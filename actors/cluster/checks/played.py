@@ -129,6 +129,9 @@ def rerun(run: Path, episode: str, overrides: Sequence[str] = (), *, as_json: bo
     deploy_files.refuse_other_keys(overrides)
     deploy = deploy_files.stored(run, overrides)
     one, recorded = episodes.whole(run, episode)
+    if one.prefix:  # the steps that came before its own
+        _, other = episodes.whole(run, str(one.prefix_of))
+        recorded = msgspec.structs.replace(recorded, steps=other.steps[: one.prefix] + recorded.steps)
     refuse_unless_fit([one.task], deploy.desktops.provider)
     play = run_loop(played_again(deploy, recorded))
     others = differences(recorded, play.steps, play.outcome) if play.outcome is not None else []

@@ -121,7 +121,7 @@ def learned(run: Path, most: int = 3) -> list[BeforeAndAfter]:
 
 
 def read(run: Path, db: queries.Database, row: queries.Row) -> EpisodeView | None:
-    """The whole episode of a row with token, task, lane, whereto, success and reason; None where its steps are gone."""
+    """The whole episode of a row of `queries.episodes` or `episodes_played`; None where its steps are gone."""
     steps, pictures = [], {}
     try:
         for number, ref in enumerate(queries.steps_of(db, row["token"]), 1):

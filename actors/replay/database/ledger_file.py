@@ -12,7 +12,7 @@ from pathlib import Path
 
 from runtime.errors import StoreError
 
-FORM = 8  # raise when a table changes
+FORM = 9  # raise when a table changes
 BUSY_TIMEOUT_S = 60.0  # for another process that holds the file; nothing is lost meanwhile
 
 # `stays` and `stay` are phase segments, as `segment` names a file of stored steps here. Versions are stored as
@@ -20,7 +20,8 @@ BUSY_TIMEOUT_S = 60.0  # for another process that holds the file; nothing is los
 # reservoir (or the set of demonstrations) holds it, `tokens` and `surprisal` what its answers add up to. Times are
 # monotonic seconds, but for `wall`: seconds since the epoch, for people. `said` is what a closed round's event says.
 # A dead segment goes once no reservation up to
-# `token` is out. `stay_steps` counts leases that became steps, which are many.
+# `token` is out. `stay_steps` counts leases that became steps, which are many. The episodes of a group begin after the
+# first `prefix` steps of the episode `prefix_of`; where that is 0, they are `from_start`.
 _TABLES = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -31,7 +32,8 @@ CREATE TABLE lineages(lineage INTEGER PRIMARY KEY, parent TEXT);
 CREATE TABLE samplers(name TEXT PRIMARY KEY, version TEXT NOT NULL, heard REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE groups(
   id INTEGER PRIMARY KEY, task TEXT NOT NULL, stay INTEGER NOT NULL, state TEXT NOT NULL, ending TEXT,
-  final INTEGER NOT NULL DEFAULT 0, lease INTEGER, oldest TEXT, newest TEXT, ended_step INTEGER);
+  final INTEGER NOT NULL DEFAULT 0, lease INTEGER, oldest TEXT, newest TEXT, ended_step INTEGER,
+  prefix INTEGER NOT NULL DEFAULT 0, prefix_of INTEGER);
 CREATE INDEX groups_live ON groups(state, id) WHERE state != 'ended';
 CREATE INDEX groups_lease ON groups(lease) WHERE lease IS NOT NULL;
 CREATE TABLE slots(
@@ -54,7 +56,10 @@ CREATE INDEX episodes_round ON episodes(round_id) WHERE round_id IS NOT NULL;
 CREATE INDEX episodes_train ON episodes(seq) WHERE lane = 'train';
 CREATE INDEX episodes_demo ON episodes(seq) WHERE lane = 'demo' AND success = 1;
 CREATE INDEX episodes_live ON episodes(lane, ended_step) WHERE live = 1 AND place IS NULL;
+CREATE INDEX episodes_task ON episodes(task, seq);
 CREATE INDEX episodes_kept ON episodes(stay, task, place) WHERE place IS NOT NULL;
+CREATE VIEW from_start AS SELECT e.* FROM episodes e LEFT JOIN groups g ON g.id = e.group_id
+  WHERE coalesce(g.prefix, 0) = 0;
 CREATE TABLE steps(
   token INTEGER NOT NULL, n INTEGER NOT NULL, well_formed INTEGER NOT NULL, ref BLOB NOT NULL,
   PRIMARY KEY(token, n)) WITHOUT ROWID;

@@ -20,7 +20,7 @@ from actors.replay.rules.admission import Lineages
 from actors.replay.rules.cold_start import strata
 from actors.replay.rules.groups import GroupEnding, GroupState, GroupStatus, Slot, SlotState
 from runtime.logs.events import Event
-from runtime.messaging.message import Version
+from runtime.messaging.message import BlobRef, Version
 
 Row = sqlite3.Row
 
@@ -198,11 +198,12 @@ class Transaction:
 
     # -- groups
 
-    def open_group(self, task: str, segment: LedgerPhaseSegment) -> int:
-        """A new group with all its slots free; its id."""
+    def open_group(self, task: str, segment: LedgerPhaseSegment, prefix: tuple[int, int] | None = None) -> int:
+        """A new group with all its slots free; its id. `prefix` is an episode, and how many of its steps are first."""
         group = self.execute(
-            "INSERT INTO groups(task, stay, state) VALUES(?, ?, ?)", task, segment.idx, GroupState.OPEN
-        ).lastrowid
+            "INSERT INTO groups(task, stay, state, prefix_of, prefix) VALUES(?, ?, ?, ?, ?)",
+            task, segment.idx, GroupState.OPEN, *(prefix or (None, 0)),
+        ).lastrowid  # fmt: skip
         assert group is not None
         self.many(
             "INSERT INTO slots(group_id, slot, state) VALUES(?, ?, ?)",
@@ -295,3 +296,4 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     route: str = ""
     member: str = ""
     pin: Version | None = None
+    prefix: list[BlobRef] = []

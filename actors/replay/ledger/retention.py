@@ -66,7 +66,7 @@ def kept_success(tx: Transaction, group: Row) -> int | None:
     if not tx.rules.success_replay or tx.row("SELECT 1 FROM episodes WHERE group_id = ? AND success", group["id"]):
         return None
     kept = tx.rows(
-        "SELECT token FROM episodes WHERE lane = ? AND task = ? AND place IS NOT NULL AND live = 1 ORDER BY seq",
+        "SELECT token FROM from_start WHERE lane = ? AND task = ? AND place IS NOT NULL AND live = 1 ORDER BY seq",
         *(Lane.TRAIN, group["task"]),
     )
     tokens_ = [row["token"] for row in kept]
@@ -83,6 +83,7 @@ def collect(tx: Transaction) -> int:
     done = tx.rows(
         "SELECT e.seq, e.token FROM episodes e LEFT JOIN groups g ON g.id = e.group_id "
         "LEFT JOIN rounds r ON r.id = e.round_id WHERE e.live = 1 AND e.place IS NULL AND "
+        "e.token NOT IN (SELECT prefix_of FROM groups WHERE state != 'ended' AND prefix_of IS NOT NULL) AND "
         "CASE e.lane WHEN ? THEN g.final = 1 AND (max(g.ended_step, e.ended_step) <= ? OR g.id <= ?) "
         # What was missed before is shown next to what is solved after: the first round's episodes stay.
         "WHEN ? THEN r.closed = 1 AND r.id > (SELECT min(id) FROM rounds) AND e.ended_step <= ? "

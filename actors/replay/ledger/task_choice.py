@@ -20,7 +20,7 @@ from actors.replay import events
 from actors.replay.database.transaction import Row, Transaction
 from actors.replay.ledger import retention
 from actors.replay.messages import Fault, Lane
-from actors.replay.rules.groups import GroupEnding, GroupState, nth_of_epochs
+from actors.replay.rules.groups import GroupEnding, GroupState, choose, nth_of_epochs, prefix_steps
 from policy.advantage import Prior, teaches
 from runtime.settings import stable_seed
 from runtime.supervision import Quarantine, QuarantinePolicy, QuarantineState
@@ -87,7 +87,7 @@ def _next_of(tx: Transaction, kind: str, tasks: Sequence[str]) -> str | None:
 def tallies(tx: Transaction, upto: int | None = None) -> dict[str, KindTally]:
     """The last training episodes by kind, `WINDOW` times as many as there are kinds; none later than number `upto`."""
     rows = tx.rows(
-        "SELECT task, success, tokens, surprisal FROM episodes WHERE lane = ? AND seq <= ? ORDER BY seq DESC LIMIT ?",
+        "SELECT task, success, tokens, surprisal FROM from_start WHERE lane = ? AND seq <= ? ORDER BY seq DESC LIMIT ?",
         Lane.TRAIN, _NO_LAST if upto is None else upto, WINDOW * len(tx.train_kinds),
     )  # fmt: skip
     return _tallied(tx, rows)
@@ -100,11 +100,40 @@ def success_by_kind(tx: Transaction) -> dict[str, float]:
 
 
 def prior(tx: Transaction, group: Row) -> float | None:
-    """Success of a group's kind of task before its first episode; None without a posterior baseline."""
+    """Success of a group's kind of task before its first episode; None without a posterior baseline.
+
+    A prefix is chosen for one half.
+    """
     if tx.settings.prior_weight is None:
         return None
+    if group["prefix"]:
+        return 0.5
     first = tx.number("SELECT min(seq) FROM episodes WHERE group_id = ?", group["id"])
     return tallies(tx, first - 1).get(tx.kind_of.get(group["task"], ""), KindTally()).success
+
+
+def prefix(tx: Transaction, task: str) -> tuple[int, int] | None:
+    """Which success at `task` the next group begins with, and how many of its steps; None where it begins at the start.
+
+    By the task's last training episodes that began at the start. A success is the policy's own or a demonstration.
+    """
+    seed = stable_seed(tx.settings.seed, "prefix", tx.counter("opened"))
+    if random.Random(seed).random() >= tx.rules.prefix_replay:  # noqa: S311 - repeatable, nothing secret
+        return None
+    last = tx.rows(
+        "SELECT success FROM from_start WHERE task = ? AND lane = ? ORDER BY seq DESC LIMIT ?", task, Lane.TRAIN, WINDOW
+    )
+    success = KindTally(sum(row["success"] for row in last), len(last)).success
+    kept = tx.rows(
+        "SELECT e.token, COUNT(*) AS steps FROM from_start e JOIN steps s ON s.token = e.token WHERE e.task = ? "
+        "AND e.lane != ? AND e.success AND e.live GROUP BY e.token HAVING MAX(s.well_formed) < ? ORDER BY e.token",
+        task, Lane.EVAL, retention.UNREADABLE,
+    )  # fmt: skip
+    if success >= 0.5 or not kept:
+        return None
+    (chosen,) = choose(kept, 1, seed)
+    begun = min(prefix_steps(chosen["steps"], success), tx.settings.max_turns - 1)
+    return (chosen["token"], begun) if begun else None
 
 
 def group_teaches(tx: Transaction, group: Row) -> bool:
@@ -145,7 +174,7 @@ def played(tx: Transaction, first: int, last: int) -> PolicyEstimate | None:
     With a curriculum the episodes are not of the tasks' own mixture: `of_mixture` says how they count then.
     """
     rows = tx.rows(
-        "SELECT task, success, tokens, surprisal FROM episodes WHERE lane = ? AND seq > ? AND seq <= ?",
+        "SELECT task, success, tokens, surprisal FROM from_start WHERE lane = ? AND seq > ? AND seq <= ?",
         Lane.TRAIN, first, last,
     )  # fmt: skip
     if not rows:

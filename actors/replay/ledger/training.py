@@ -88,7 +88,13 @@ def _take_groups(tx: Transaction, segment: LedgerPhaseSegment, msg: Take, done: 
     own = [trajectory for group in trajectories for trajectory in group if not trajectory.replayed]
     staleness = [_oldest_of(lineages, msg.trained, trajectory) for trajectory in own]
     refs = [
-        GroupRef(group=str(row["id"]), task=row["task"], trajectories=group, prior=task_choice.prior(tx, row))
+        GroupRef(
+            group=str(row["id"]),
+            task=row["task"],
+            trajectories=group,
+            prior=task_choice.prior(tx, row),
+            prefix=row["prefix"],
+        )
         for row, group in zip(taken, trajectories, strict=True)
     ]
     batch = _lease(tx, segment, msg, done, groups=refs, staleness=staleness)
@@ -211,7 +217,8 @@ def _played_since(tx: Transaction, last: int, now: int, batch: Batch) -> task_ch
     estimate = task_choice.played(tx, last, now)
     if estimate is not None:
         return estimate
-    trajectories = [each for group in batch.groups for each in group.trajectories if not each.replayed]
+    whole = [group for group in batch.groups if not group.prefix] or batch.groups
+    trajectories = [each for group in whole for each in group.trajectories if not each.replayed]
     outcomes = [trajectory.success for trajectory in trajectories]
     return task_choice.PolicyEstimate(sum(outcomes) / len(outcomes) if outcomes else 0.0, None)
 

@@ -168,6 +168,15 @@ def choose(items: Sequence[ItemT], count: int, seed: int) -> list[ItemT]:
     return [items[pick] for pick in picks]
 
 
+def prefix_steps(steps: int, success: float) -> int:
+    """How many of the `steps` of a success to begin after, where its task is solved with probability `success`.
+
+    If every step is as likely to go wrong, success ** (left / steps) is the probability with `left` of them to go. The
+    prefix leaves the one that is nearest to one half, and at least one step.
+    """
+    return min(range(steps), key=lambda begun: abs(success ** ((steps - begun) / steps) - 0.5))
+
+
 @lru_cache(maxsize=4)
 def shuffled(size: int, seed: int) -> tuple[int, ...]:
     """A permutation of range(size). Kept for the next minibatches of the same epoch."""

@@ -21,7 +21,8 @@ TO_LEARNED = "(() => { const link = document.querySelector('#to-learned[href]');
 PAIR = """(() => {
   const pair = document.querySelector(".pair"), head = pair && pair.previousElementSibling.getBoundingClientRect();
   if (!pair || ![...pair.querySelectorAll("img")].every((one) => one.naturalWidth > 0)) return null;
-  return {x: 0, y: head.top - 8, width: innerWidth, height: pair.getBoundingClientRect().bottom - head.top + 16, scale: 1};
+  const height = pair.getBoundingClientRect().bottom - head.top + 16;
+  return {x: 0, y: head.top - 8, width: innerWidth, height, scale: 1};
 })()"""
 
 

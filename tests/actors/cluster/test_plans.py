@@ -36,9 +36,16 @@ def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
     assert smoke["learning"].startswith("advantages by step, token_mean")
     chosen = said("smoke", "learner.rl.baseline=leave_one_out", "learner.rl.ratio=sequence", "learner.rl.kl_coef=0.05")
     assert chosen["learning"].endswith("baseline leave_one_out, ratio sequence, kl_coef 0.05")
-    options = ["learner.rl.prior_weight=4", "learner.rl.tis_cap=3", "replay.success_replay=true", "demos.relabel=true"]
+    options = [
+        "learner.rl.prior_weight=4",
+        "learner.rl.tis_cap=3",
+        "replay.success_replay=true",
+        "demos.relabel=true",
+        "replay.prefix_replay=0.5",
+    ]
     assert said("smoke", *options)["learning"].endswith(
-        "prior_weight 4, tis_cap 3, success_replay, relabel: the oracle's answers in place of rewards"
+        "prior_weight 4, tis_cap 3, prefix_replay 0.5, success_replay, "
+        "relabel: the oracle's answers in place of rewards"
     )
     assert "probe of 256 prompts every 6 steps" in said("local", "learner.probe_every=6")["learning"]
     local = said("local")
