@@ -106,7 +106,7 @@ class ReplayConfig(Section, frozen=True, kw_only=True):
             "Lets this share of the groups begin after first steps of a success at their task, where it is solved less"
             " than half the time: as many as bring it nearest to one half.",
             ge=0,
-            lt=1,
+            le=1,
         ),
     ] = 0.0
     keep_payload_steps: Annotated[

@@ -115,24 +115,28 @@ def prior(tx: Transaction, group: Row) -> float | None:
 def prefix(tx: Transaction, task: str) -> tuple[int, int] | None:
     """Which success at `task` the next group begins with, and how many of its steps; None where it begins at the start.
 
-    By the task's last training episodes that began at the start. A success is the policy's own or a demonstration.
+    A success is the policy's own or a demonstration.
     """
     seed = stable_seed(tx.settings.seed, "prefix", tx.counter("opened"))
     if random.Random(seed).random() >= tx.rules.prefix_replay:  # noqa: S311 - repeatable, nothing secret
         return None
-    last = tx.rows(
-        "SELECT success FROM from_start WHERE task = ? AND lane = ? ORDER BY seq DESC LIMIT ?", task, Lane.TRAIN, WINDOW
-    )
-    success = KindTally(sum(row["success"] for row in last), len(last)).success
+    seen = dict[int, tuple[int, int]]()
+    for begun, won in tx.rows(
+        "SELECT g.prefix, e.success FROM episodes e JOIN groups g ON g.id = e.group_id WHERE e.task = ? "
+        "ORDER BY e.seq DESC LIMIT ?",
+        *(task, WINDOW),
+    ):
+        wins, tries = seen.get(begun, (0, 0))
+        seen[begun] = wins + won, tries + 1
     kept = tx.rows(
         "SELECT e.token, COUNT(*) AS steps FROM from_start e JOIN steps s ON s.token = e.token WHERE e.task = ? "
         "AND e.lane != ? AND e.success AND e.live GROUP BY e.token HAVING MAX(s.well_formed) < ? ORDER BY e.token",
-        task, Lane.EVAL, retention.UNREADABLE,
-    )  # fmt: skip
-    if success >= 0.5 or not kept:
+        *(task, Lane.EVAL, retention.UNREADABLE),
+    )
+    if not kept:
         return None
     (chosen,) = choose(kept, 1, seed)
-    begun = min(prefix_steps(chosen["steps"], success), tx.settings.max_turns - 1)
+    begun = prefix_steps(min(chosen["steps"], tx.settings.max_turns), seen)
     return (chosen["token"], begun) if begun else None
 
 

@@ -8,7 +8,7 @@ seed and of counts that the ledger stores.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import TypeVar
@@ -168,13 +168,21 @@ def choose(items: Sequence[ItemT], count: int, seed: int) -> list[ItemT]:
     return [items[pick] for pick in picks]
 
 
-def prefix_steps(steps: int, success: float) -> int:
-    """How many of the `steps` of a success to begin after, where its task is solved with probability `success`.
+def prefix_steps(steps: int, seen: Mapping[int, tuple[int, int]]) -> int:
+    """How many of the `steps` of a success to begin after, so that about half the episodes succeed.
 
-    If every step is as likely to go wrong, success ** (left / steps) is the probability with `left` of them to go. The
-    prefix leaves the one that is nearest to one half, and at least one step.
+    `seen` is of the task's last episodes: steps that came before them -> successes, and episodes. Where half of those
+    from the start succeed, it is 0. With p for their success (Laplace's estimate), and if every step is as likely to
+    go wrong, p ** (left / steps) do with `left` steps to go. That counts as two episodes next to those seen. No prefix
+    is taken to be harder than a shorter one, and one step at least is left.
     """
-    return min(range(steps), key=lambda begun: abs(success ** ((steps - begun) / steps) - 0.5))
+    won, played = seen.get(0, (0, 0))
+    likely = [(won + 1) / (played + 2)]
+    for begun in range(1, steps):
+        won, played = seen.get(begun, (0, 0))
+        guess = likely[0] ** ((steps - begun) / steps)
+        likely.append(max(likely[-1], (won + 2 * guess) / (played + 2)))
+    return 0 if likely[0] >= 0.5 else min(range(steps), key=lambda begun: abs(likely[begun] - 0.5))
 
 
 @lru_cache(maxsize=4)

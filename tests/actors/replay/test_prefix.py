@@ -17,37 +17,48 @@ from actors.replay.ledger import retention, task_choice
 from actors.replay.messages import Reservation
 from actors.replay.rules.groups import prefix_steps
 
-ALWAYS = 1 - 1e-12
-
 
 def play(folder: Path, **more: Any) -> Play:
-    rules = {"prefix_replay": ALWAYS, "max_staleness": 9} | more
+    rules = {"prefix_replay": 1.0, "max_staleness": 9} | more
     return Play(folder, msgspec.structs.replace(settings(**rules), train_tasks=["a/0"])).rl()
 
 
 @pytest.mark.parametrize(
-    ("steps", "success", "begun"),
+    ("steps", "seen", "begun"),
     [
-        (4, 1 / 4, 2),  # (1/4) ** (2/4) is 1/2
-        (4, 1 / 16, 3),  # (1/16) ** (1/4)
-        (2, 1 / 3, 1),  # 0.58 after one of two steps, 0.33 before
-        (8, 1e-9, 7),  # 0.075 after seven: one step is always left
-        (5, 0.5, 0),
-        (5, 0.9, 0),  # a prefix would only make it easier
-        (1, 0.01, 0),
+        (4, {0: (0, 2)}, 2),  # 1/4 from the start: (1/4) ** (2/4) is 1/2
+        (4, {0: (0, 14)}, 3),  # 1/16: (1/16) ** (1/4)
+        (2, {0: (1, 4)}, 1),  # 1/3: 0.58 after one of two steps
+        (8, {0: (0, 999)}, 7),  # 0.42 after seven, and one step is left
+        (5, {0: (0, 0)}, 0),  # nothing is known
+        (5, {0: (8, 8)}, 0),  # a prefix would only make it easier
+        (1, {0: (0, 9)}, 0),
+        # 1/6 from the start. Of 4 steps: 0.26, 0.41 and 0.64 after 1, 2 and 3; but all four after 2 succeeded: 0.80.
+        (4, {0: (0, 4), 2: (4, 4)}, 1),
+        (4, {0: (0, 4), 1: (0, 4), 2: (4, 4)}, 2),  # 0.09 after 1
+        (4, {0: (0, 4), 2: (0, 8)}, 3),  # 0.08 after 2
     ],
 )
-def test_the_prefix_leaves_about_one_half(steps: int, success: float, begun: int) -> None:
-    assert prefix_steps(steps, success) == begun
+def test_the_prefix_leaves_about_one_half(steps: int, seen: dict[int, tuple[int, int]], begun: int) -> None:
+    assert prefix_steps(steps, seen) == begun
 
 
-@given(st.integers(1, 60), st.floats(1e-6, 1 - 1e-6))
-def test_no_prefix_takes_success_farther_from_one_half(steps: int, success: float) -> None:
-    begun = prefix_steps(steps, success)
+SEEN = st.dictionaries(st.integers(0, 9), st.integers(0, 8).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+
+
+@given(st.integers(1, 12), SEEN)
+def test_what_is_solved_half_the_time_begins_at_the_start(steps: int, seen: dict[int, tuple[int, int]]) -> None:
+    won, played = seen.get(0, (0, 0))
+    begun = prefix_steps(steps, seen)
     assert 0 <= begun < steps
-    after = success ** ((steps - begun) / steps)
+    assert begun == 0 or 2 * won < played
+
+
+@given(st.integers(2, 12), st.integers(1, 200))
+def test_where_the_start_alone_is_known_success_comes_nearer_to_one_half(steps: int, played: int) -> None:
+    success = 1 / (played + 2)
+    after = success ** ((steps - prefix_steps(steps, {0: (0, played)})) / steps)
     assert abs(after - 0.5) <= abs(success - 0.5)
-    assert begun == 0 or success < 0.5
 
 
 def test_a_group_begins_after_a_success_where_its_task_is_solved_less_than_half_the_time(tmp_path: Path) -> None:
@@ -108,9 +119,9 @@ def test_neither_a_prefix_nor_a_replayed_success_comes_of_an_episode_that_began_
     first, second = prefixed(ledger)
     whole = ledger.ledger.tx.number("SELECT prefix_of FROM groups WHERE prefix")
     ledger.commit(first, True)
-    ledger.commit(second, True)
+    ledger.commit(second, False)
     tx = ledger.ledger.tx
-    assert {task_choice.prefix(tx, "a/0") for _ in range(3)} == {(whole, 1)}
+    assert task_choice.prefix(tx, "a/0") == (whole, 1)
     group = tx.row("SELECT * FROM groups ORDER BY id LIMIT 1 OFFSET 1")
     assert group is not None
     assert retention.kept_success(tx, group) == whole
