@@ -103,8 +103,8 @@ class ReplayConfig(Section, frozen=True, kw_only=True):
     prefix_replay: Annotated[
         float,
         tuning(
-            "Lets this share of the groups begin after first steps of a success at their task, where it is solved less"
-            " than half the time: as many as bring it nearest to one half.",
+            "Begins this share of the groups after first steps of a success, where their task is solved less than half"
+            " the time. As many come first as bring that nearest to one half.",
             ge=0,
             le=1,
         ),
