@@ -21,6 +21,7 @@ from apis.functions.declaration import Function, Parameter, Tool
 from apis.functions.values import Unfit, fit
 from runtime import disk
 from runtime.errors import ConfigError
+from runtime.program import program
 
 PLACES_ENV = "COMPUTERRL_APIS"
 API, CASES, CODE, ACCEPTED = "api.json", "cases.json", "code.json", "accepted.txt"
@@ -154,8 +155,7 @@ def accepted(folder: Path) -> str:
     try:
         pinned = disk.read_text(folder / ACCEPTED, 200).strip()
     except (OSError, UnicodeDecodeError):
-        look = f"computerrl apis show {folder}"
-        raise ConfigError(f"{folder} is not accepted: look with  {look}, then  apis accept") from None
+        raise ConfigError(f"{folder} is not accepted: see  {program()} apis show {folder},  then apis accept") from None
     if pinned != now:
         raise ConfigError(f"{folder} has changed since it was accepted ({pinned}, now {now}): look and accept it again")
     return now

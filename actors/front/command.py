@@ -88,8 +88,8 @@ def _refuse_flags(args: argparse.Namespace) -> None:
     for name, flag in (("model_name", "--model-name"), ("api_key_env", "--api-key-env")):
         if getattr(args, name) and not url:
             raise ConfigError(f"{flag}: it goes with a server's URL as --model")
-    if url and not args.model_name:
-        raise ConfigError(f"--model {args.model}: name the model as that server calls it: --model-name NAME")
+    if args.model:
+        evaluated.refuse_nameless(args)
     if args.step and not args.model:
         raise ConfigError("--step waits for a key before each turn of a model: add --model")
 

@@ -229,7 +229,7 @@ def by_transformers(wanted: Options, model: Path, vocabulary: int) -> Drawn:
 
 async def measure(wanted: Options) -> SamplerResult:
     """All wanted engines, one after the other. Raises ConfigError."""
-    model = models.of_flag(wanted.model, "--model")
+    model = models.locate(wanted.model or "")
     shape = read_architecture(model)
     longest = wanted.first_tokens + wanted.steps * (wanted.more_tokens + wanted.answer_tokens)
     if longest > shape.context:

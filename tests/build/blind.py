@@ -95,7 +95,7 @@ async def checked(folder: Path | None, overrides: Sequence[str], *, words: bool 
 async def rebuilt(out: Path, overrides: Sequence[str]) -> int:
     """The exit status of a build from the recording, without the hidden functions."""
     async with served(Recorded(yaml.safe_load((HERE / "calc.yaml").read_text()))) as url:
-        command = [sys.executable, "-m", "tests.build.blind", "hidden", "apis", "build", "--llm", url]
+        command = [sys.executable, "-m", "tests.build.blind", "hidden", "apis", "build", "--model", url]
         command += ["--app", str(HERE / "calc_profile.yaml"), "--tasks", str(HERE / "calc.txt")]
         command += ["--model-name", "recorded", "--out", str(out)]
         command += [word for each in overrides for word in ("--set", each)]

@@ -124,7 +124,7 @@ async def test_right_functions_are_accepted_and_planted_faulty_ones_are_not(
     hook.write_text(HOOKED)
     async with served(Recorded(recording(names))) as url:
         done = await run(
-            str(hook), "apis", "build", "--app", "text_editor", "--tasks", str(tasks), "--llm", url,
+            str(hook), "apis", "build", "--app", "text_editor", "--tasks", str(tasks), "--model", url,
             "--model-name", "m", "--out", str(out), "--rounds", "0", "--json",
             "--set", f"desktops.provider.state_dir={state_dir}", PYTHONPATH=os.getcwd(),
         )  # fmt: skip

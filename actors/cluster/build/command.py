@@ -20,6 +20,7 @@ from actors.cluster.checks.apis.desk import provider, sandbox_set
 from actors.cluster.config import suites, tasksets
 from actors.cluster.config.schema import Deploy
 from actors.cluster.config.suggest import hint
+from actors.cluster.evaluate import settings
 from actors.cluster.runs import doctor
 from actors.desktop.config import EndpointConfig, key_of
 from actors.desktop.endpoint import Endpoint
@@ -34,6 +35,7 @@ from apis.catalogue import TOOLS
 from apis.tasks import osworld, registry
 from runtime import disk
 from runtime.errors import ConfigError
+from runtime.program import program
 from runtime.system import run as run_loop
 
 EXEMPLARS_MOST, EXEMPLAR_CHARS = 200, 500
@@ -44,7 +46,12 @@ def build(args: argparse.Namespace) -> int:
     """Build functions; 0 where any was accepted."""
     profile = _profile(args.app)
     exemplars = read_exemplars(args.tasks)
-    config = EndpointConfig(url=args.llm, model=args.model_name or "", key_env=args.api_key_env or "", timeout_s=600.0)
+    if not settings.is_url(args.model):
+        raise ConfigError(
+            f"MODEL {args.model}: a server writes functions: give its URL, as in http://127.0.0.1:30000/v1"
+        )
+    settings.refuse_nameless(args)
+    config = EndpointConfig(url=args.model, model=args.model_name, key_env=args.api_key_env or "", timeout_s=600.0)
     folder = Path(args.out or f"apis-{profile.app}")
     if (folder / FILE).exists() != args.resume:
         raise ConfigError(
@@ -85,7 +92,7 @@ def build(args: argparse.Namespace) -> int:
         output.document(outcomes)
     else:
         output.table(report.HEAD, report.rows(outcomes, exchanges))
-        output.line(f"\nlook at it:  computerrl apis show {folder}   then  computerrl apis accept {folder}")
+        output.line(f"\nlook at it:  {program()} apis show {folder}   then  {program()} apis accept {folder}")
     return 0 if any(each.accepted for each in outcomes) else 1
 
 

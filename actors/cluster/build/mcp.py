@@ -23,6 +23,7 @@ from apis.build.mcp import schema, taken
 from apis.functions.values import Unfit
 from runtime import disk
 from runtime.errors import ConfigError
+from runtime.program import program
 from runtime.system import run as run_loop
 
 LIST_S = 60.0
@@ -55,7 +56,8 @@ def bring(args: argparse.Namespace) -> int:
     write_json(folder / built.API, built.Api(args.app, args.owner, args.app, "", [], functions, server))
     built.read(folder)
     output.line(
-        f"{len(functions)} functions; look at them:  computerrl apis show {folder}   then  apis accept {folder}"
+        f"{len(functions)} functions; look at them:  {program()} apis show {folder}   then  {program()} apis accept"
+        f" {folder}"
     )
     return 0
 

@@ -19,8 +19,7 @@ def check(model: str, runs: Path, dtype: str, *, as_json: bool) -> int:
 
     Raises ConfigError where there is none.
     """
-    run = weights.run_of(model, runs)
-    folder = Path(weights.locate(model, runs).folder) if run is not None else models.folder_of(model)
+    folder = Path(weights.locate(model, runs, look=False).folder)
     began = time.monotonic()
 
     def tell(step: str) -> None:

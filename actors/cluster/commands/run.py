@@ -67,17 +67,15 @@ def _port(word: str) -> int:
 
 
 def wanted(args: argparse.Namespace) -> WantedRuns:
-    """What the words of `run` ask for. Raises ConfigError where `last` names no recording."""
-    from actors.cluster.runs import recordings
-    from actors.cluster.runs.requests import WantedRuns
+    """What the words of `run` ask for. Raises ConfigError where `last` names no recording or no weights."""
+    from actors.cluster.runs.requests import WantedRuns, pinned
     from actors.cluster.runs.run_folder import Asked
 
     if args.resume:
         refuse_given(args, ["fork"], "a run that goes on has its own checkpoint")
     runs = Path(args.runs)
-    asked = Asked(
-        seeds=list(dict.fromkeys(args.seed)), overrides=recordings.pinned(args.overrides, runs), fork=args.fork or ""
-    )
+    seeds, overrides = list(dict.fromkeys(args.seed)), pinned(args.overrides, runs)
+    asked = Asked(seeds=seeds, overrides=overrides, fork=args.fork or "")
     return WantedRuns(file=args.file, runs=runs, name=args.name, resume=args.resume, dry=args.dry_run, asked=asked)
 
 

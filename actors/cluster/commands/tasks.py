@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from actors.cluster.commands import SUITE, Help, flag, later, take, take_provider, verb
+from actors.cluster.commands import MODEL, SUITE, Help, flag, later, take, take_provider, verb
 
 TASKS_HELP = Help(
     "list, show, check, fetch and attack tasks",
@@ -44,7 +44,7 @@ APIS_HELP = Help(
     "check applications' functions on the real applications, or have a model write new ones",
     "The functions that a model may call in applications, next to mouse and keyboard.",
     "examples:\n  computerrl apis check\n  computerrl apis check --app vlc --repeats 50\n"
-    "  computerrl apis build --app text_editor --tasks text_editor --llm http://HOST/v1 --model-name NAME\n"
+    "  computerrl apis build --app text_editor --tasks text_editor --model http://HOST/v1 --model-name NAME\n"
     "  computerrl apis show apis-text_editor\n  computerrl apis accept apis-text_editor\n"
     "  computerrl apis check apis-text_editor\n",
 )
@@ -156,7 +156,7 @@ def _apis_arguments(parser: argparse.ArgumentParser) -> None:
     flag(build, "--app", "A", profile, required=True)
     exemplars = "exemplars: a text file, an instruction a line; a suite, family or task set; a folder of task files"
     flag(build, "--tasks", "FILE", exemplars, required=True, nargs="+")
-    flag(build, "--llm", "URL", "an OpenAI-compatible server", required=True)
+    build.add_argument("--model", "--llm", metavar="URL", required=True, help="an OpenAI-compatible server")
     flag(build, "--most", "N", "functions at most (12)", type=int, default=12)
     flag(build, "--rounds", "N", "repairs of a function at most (3)", type=int, default=3)
     flag(build, "--budget-tokens", "N", "stop asking after so many tokens", type=int)
@@ -200,7 +200,7 @@ def _demos_arguments(parser: argparse.ArgumentParser) -> None:
     taken = {"nargs": "+", "action": "extend", "default": [], "choices": ("gui", "api", "mixed")}
     flag(record, "--routes", "ROUTE", routes, **taken)
     take(record, "desktops", "seed", "first", "actions", "noise", "format", "max-turns", "name")
-    flag(record, "--model", "FOLDER", "model whose tokenizer is used (default: bundled)")
+    flag(record, "--model", "MODEL", f"{MODEL}, whose tokenizer is used (default: base)")
     flag(record, "--resume", "", "go on with the newest recording, or --name", action="store_true")
     place = "cluster.demos.manage"
     show = verb(verbs, "show", Help("what a recording holds", DEMOS_SHOW, examples), f"{place}:show")

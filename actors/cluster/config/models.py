@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from actors.cluster import output
-from actors.cluster.config.suggest import blamed
 from apis.prompts import Form
 from policy import tensorfiles
 from policy.architecture import read_architecture
@@ -35,12 +34,6 @@ def bundled() -> Path:
 def cloned() -> Path:
     """The same after cloning demonstrations, as `run learn` begins from it (deploy/recipes/cloned.py)."""
     return Path(str(resources.files("deploy"))) / "learn"
-
-
-def of_flag(base: str | None, flag: str) -> Path:
-    """The folder of the model that `flag` named; the bundled one without a name. Raises ConfigError with the flag."""
-    with blamed(f"{flag} {base}: " if base else ""):
-        return locate(base or "")
 
 
 def planned(base: str, shape: str) -> Path:

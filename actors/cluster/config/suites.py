@@ -17,6 +17,7 @@ from apis.tasks import registry as tasks
 from apis.tasks.family import Family
 from apis.tasks.words import HELD_OUT, SPLITS, TRAIN
 from runtime.errors import ConfigError
+from runtime.program import program
 
 ALL = "all"
 INSTANCES = {TRAIN: 1_000_000, HELD_OUT: 100_000}  # of every family
@@ -90,7 +91,7 @@ def instance(named: str) -> str:
     Raises ConfigError with the nearest right id.
     """
     name, split, *_ = [*named.split("/"), ""]
-    if name in tasks.FAMILIES and named.count("/") < 2:
+    if name in tasks.FAMILIES and named.count("/") < 2 and split in ("", *SPLITS):
         named = f"{name}/{split or splits_of(tasks.FAMILIES[name])[0]}/0"
     refuse_unknown(named)
     return named
@@ -101,6 +102,8 @@ def refuse_unknown(task_id: str) -> None:
     name, split, number = [*task_id.split("/", 2), "", ""][:3]
     none = f"there is no task {task_id}"
     if name not in tasks.FAMILIES:
+        if name in bundled():
+            raise ConfigError(f"{none}: {name} is a suite, whose families are in  {program()} tasks list {name}")
         words = re.split(r"[/:.# ]+", task_id)
         family = nearest(words[0], tasks.FAMILIES)
         if family is None:
@@ -109,9 +112,12 @@ def refuse_unknown(task_id: str) -> None:
         split = words[1] if words[1:] and words[1] in own else own[0]
         number = words[2] if words[2:] and len(words[2]) < 6 and tasks.is_number(words[2]) else "0"
         raise ConfigError(f"{none}: did you mean {family}/{split}/{number}?")
+    own = splits_of(tasks.FAMILIES[name])
+    if not number and tasks.is_number(split):
+        raise ConfigError(f"{none}: did you mean {name}/{own[0]}/{split}?")
     if split and split not in SPLITS:
         raise ConfigError(f"{none}: there is no split {split}; {hint(split, SPLITS)}")
-    split = split or splits_of(tasks.FAMILIES[name])[0]
+    split = split or own[0]
     last = INSTANCES[split] - 1
     if not tasks.is_number(number) or len(number) > len(str(last)) or int(number) > last:
         plain = "in plain digits, without a 0 before others"

@@ -11,9 +11,10 @@ import msgspec
 
 from actors.cluster import paths as places
 from actors.cluster.commands import flag_of, refuse_given
-from actors.cluster.config import deploy_files, models, suites
+from actors.cluster.config import deploy_files, suites
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConfig, RunConfig, SeatsConfig
-from actors.cluster.runs import loop, run_folder
+from actors.cluster.config.suggest import blamed
+from actors.cluster.runs import loop, run_folder, weights
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs.requests import request_of
 from actors.cluster.runs.run_folder import RECORD
@@ -81,7 +82,7 @@ def deploy_of(args: argparse.Namespace) -> Deploy:
         raise ConfigError(f"--noise {args.noise:g}: a share from 0 to below 1")
     return Deploy(
         run=RunConfig(seed=args.seed),
-        model=ModelConfig(path=str(models.of_flag(args.model, "--model")) if args.model else ""),
+        model=ModelConfig(path=_model(args)),
         prompt=PromptConfig(format=args.format, action_space=args.actions),
         tasks=TasksConfig(demo=_listed(args), max_turns=args.max_turns),
         demos=DemonstrationsConfig(count=args.count, noise=args.noise, routes=args.routes, attempts_per_demo=2.0),
@@ -92,6 +93,11 @@ def deploy_of(args: argparse.Namespace) -> Deploy:
         ),
         evaluation=EvaluationConfig(enabled=False),
     )
+
+
+def _model(args: argparse.Namespace) -> str:
+    with blamed("--model "):
+        return weights.locate(args.model, Path(args.runs)).folder if args.model else ""
 
 
 def _of_file(args: argparse.Namespace) -> Deploy:

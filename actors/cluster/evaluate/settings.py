@@ -245,17 +245,22 @@ def is_url(model: str | None) -> bool:
     return model is not None and "://" in model
 
 
+def refuse_nameless(args: argparse.Namespace) -> None:
+    """Raise ConfigError for a server's address without its scheme, or without the name of the model there."""
+    if _HOST.match(args.model):
+        raise ConfigError(f"MODEL {args.model}: a server's URL begins with its scheme, as in http://{args.model}")
+    if is_url(args.model) and not args.model_name:
+        raise ConfigError(f"MODEL {args.model}: name the model as that server calls it: {MODEL_FLAG} NAME")
+
+
 def refuse_misplaced(args: argparse.Namespace) -> None:
     """Raise ConfigError for a flag that says nothing of this kind of model."""
     url = is_url(args.model)
-    if _HOST.match(args.model):
-        raise ConfigError(f"MODEL {args.model}: a server's URL begins with its scheme, as in http://{args.model}")
+    refuse_nameless(args)
     for name in ("at",) if url else OF_URLS:
         if getattr(args, name) not in (None, []):
             models = "a run or a model folder" if url else "a server's URL, such as http://127.0.0.1:30000/v1"
             raise ConfigError(f"{flag_of(name)}: it goes with {models}, and MODEL is {args.model}: leave it out")
-    if url and not args.model_name:
-        raise ConfigError(f"MODEL {args.model}: name the model as that server calls it: {MODEL_FLAG} NAME")
 
 
 def named(args: argparse.Namespace) -> NamedWeights:

@@ -182,8 +182,9 @@ def judge_round(_: Plan, figures: Figures) -> Verdict:
 
 
 def recorded(figures: Figures) -> str:
-    """Demonstrations by family and route: `text_editor/gui 12, ...`, and on another line tasks by how often solved."""
-    counts = [("", figures.demo_strata), ("tasks: ", figures.demo_tasks)]
+    """`recorded: text_editor/gui 12, ...`: demonstrations by family and route, and on another line tasks by how often
+    solved."""
+    counts = [("recorded: ", figures.demo_strata), ("tasks: ", figures.demo_tasks)]
     lines = [head + ", ".join(f"{name} {n}" for name, n in sorted(some.items())) for head, some in counts if some]
     return "\n".join(lines)
 

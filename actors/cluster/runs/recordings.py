@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from importlib import resources
 from pathlib import Path
 
@@ -52,15 +52,6 @@ def locate(name: str, runs: Path) -> Path:
 
 def _has_ledger(folder: Path) -> bool:
     return os.path.isfile(folder / LEDGER)
-
-
-def pinned(overrides: Sequence[str], runs: Path) -> list[str]:
-    """`overrides` with the name of what `last` means now as demos.source: runs begun later will be newer.
-
-    Raises ConfigError where there is none.
-    """
-    said = f"demos.source={run_folder.LAST}"
-    return [f"demos.source={locate(run_folder.LAST, runs).name}" if one == said else one for one in overrides]
 
 
 def header_of(path: Path) -> RecordingHeader:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import shutil
 import time
 from collections.abc import Sequence
@@ -22,9 +23,9 @@ from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
 from actors.cluster.config.suggest import blamed, hint
-from actors.cluster.runs import apply, ledgers, refusals, run_folder
+from actors.cluster.runs import apply, ledgers, recordings, refusals, run_folder, weights
 from actors.cluster.runs.refusals import Named
-from actors.cluster.runs.run_folder import Asked, RunRecord
+from actors.cluster.runs.run_folder import SEED, Asked, RunRecord
 from actors.entropulse.decide import FINAL
 from actors.learner.folders import CHECKPOINTS
 from actors.learner.probe import FILE as PROBE
@@ -34,7 +35,6 @@ from policy import checkpoints
 from runtime.errors import ConfigError, StoreError
 from runtime.segments import SEGMENTS
 
-SEED = "run.seed"
 # What a checkpoint's weights, and the steps that are kept, were made with.
 FORK_FIXED = ("model.path", "prompt.format", "prompt.action_space", "learner.dtype", "learner.lora")
 # What tasks, groups and weights of a run's first part were made with.
@@ -149,6 +149,23 @@ def resolve(wanted: WantedRuns) -> list[RunRequest]:
     for seed in asked.seeds:
         run_folder.refuse_taken(runs / f"{name}-{seed}")
     return [_begun(wanted, name, seed, point) for seed in (*asked.seeds,) or (None,)]
+
+
+def pinned(overrides: Sequence[str], runs: Path) -> list[str]:
+    """`overrides` with what names of runs mean now: demos.source=last, and a run as model.path, whose weights change.
+
+    Raises ConfigError where there is none.
+    """
+
+    def meant(override: str) -> str:
+        key, name = (part.strip() for part in override.split("=", 1)) if "=" in override else ("", "")
+        if key == "model.path" and weights.run_of(name, runs) is not None:
+            return f"{key}={json.dumps(weights.locate(name, runs).folder)}"
+        if (key, name) == ("demos.source", run_folder.LAST):
+            return f"{key}={recordings.locate(name, runs).name}"
+        return override
+
+    return [meant(one) for one in overrides]
 
 
 def _begun(wanted: WantedRuns, name: str, seed: int | None, point: ForkPoint | None) -> RunRequest:

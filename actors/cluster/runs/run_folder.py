@@ -36,6 +36,7 @@ LOCK = "lock"  # in a run's folder
 LAST = "last"  # the newest run that trains; where none does, the newest of another kind
 SET_ASIDE_BYTES = 64 << 10  # more than any record
 PRIVATE = 0o700  # of a run's folder: episodes hold what desktops showed, and settings may name machines
+SEED = "run.seed"
 _OTHERS = 0o077  # the umask while a run's folder is written to, also of the processes that are started meanwhile
 
 

@@ -16,7 +16,7 @@ from actors.cluster.config import deploy_files, models
 from actors.cluster.config.suggest import hint
 from actors.cluster.runs import evaluation_rounds, run_folder
 from actors.cluster.runs.evaluation_rounds import EvaluationRound
-from actors.cluster.runs.requests import SEED
+from actors.cluster.runs.run_folder import SEED
 from actors.sampler.messages import BEGIN
 from apis.actions.spaces import MEANING
 from policy import tensorfiles
@@ -40,19 +40,19 @@ class NamedWeights(msgspec.Struct, frozen=True, kw_only=True):
     at: str = ""  # round, version or `newest`
 
 
-def locate(name: str, runs: Path, at: str = "") -> NamedWeights:
+def locate(name: str, runs: Path, at: str = "", *, look: bool = True) -> NamedWeights:
     """The weights called `name`: `base`, a run's name or folder, `last` (the newest that trained), or a model's folder
     or name on the hub.
 
-    `at` chooses among a run's: the name of an evaluation round, a version, or `newest` (the default). Raises
-    ConfigError with the nearest name.
+    `at` chooses among a run's: the name of an evaluation round, a version, or `newest` (the default). Without `look` a
+    folder may be no model's. Raises ConfigError with the nearest name.
     """
     if (run := run_of(name, runs)) is not None:
         return _of_run(run, at or NEWEST)
     if at and (name in models.NAMES or os.path.isdir(name)):
         raise ConfigError(f"--at {at}: {name} is a model, only a run has weights at several points")
     if name in models.NAMES or "://" in name or os.path.isdir(name) or models.hub_name(name):
-        return NamedWeights(folder=str(models.locate(name)), name=name)
+        return NamedWeights(folder=str(models.locate(name) if look else models.folder_of(name)), name=name)
     known = [*models.NAMES, *(path.name for path, record in run_folder.all_runs(runs) if _trained(path, record))]
     raise ConfigError(f"{name}: no such run in {runs} and no such model folder; {hint(name, known)}")
 

@@ -129,7 +129,8 @@ async def test_the_loop_goes_from_phase_to_phase_wherever_it_begins(plan: compos
         assert await played(run, job) is DONE
         shown = run._shown
         assert isinstance(shown, Kept)
-        assert shown.lines == ([] if first else ["a/gui 1", "a/gui 3"]), "what each part of the cold start recorded"
+        wanted = [] if first else ["recorded: a/gui 1", "recorded: a/gui 3"]
+        assert shown.lines == wanted, "what each part of the cold start recorded"
 
 
 async def test_an_evaluation_fixes_the_weights_opens_its_round_and_waits_for_its_end(plan: compose.Plan) -> None:

@@ -19,9 +19,9 @@ import msgspec
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.config import deploy_files
+from actors.cluster.config import deploy_files, models
 from actors.cluster.evaluate import settings
-from actors.cluster.runs import execute, ledgers, recordings, run_folder, weights
+from actors.cluster.runs import execute, ledgers, recordings, requests, run_folder, weights
 from actors.cluster.runs.weights import NamedWeights
 from actors.replay.database.ledger_file import LEDGER, connect
 from policy import checkpoints
@@ -160,6 +160,22 @@ def test_last_is_the_newest_run_that_a_command_can_use(tmp_path: Path) -> None:
     (last / "weights" / "0.5" / "config.json").unlink()
     assert run_folder.find(tmp_path, "last") == last
     assert weights.run_of("last", tmp_path) == recordings.locate("last", tmp_path) == first.resolve()
+
+
+def test_a_run_is_a_model_to_begin_from_as_it_is_for_every_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = str(made(tmp_path / "a", 1.0) / "weights" / "0.5")
+    monkeypatch.setattr(models, "locate", Path)
+    monkeypatch.setattr(weights.evaluation_rounds, "read_rounds", lambda _: [])
+    for name in ("a", "last", str(tmp_path / "a")):
+        assert weights.locate(name, tmp_path).folder == folder
+        assert requests.pinned(["run.seed=1", f"model.path={name}"], tmp_path) == [
+            "run.seed=1",
+            f'model.path="{folder}"',
+        ]
+    for name in ("base", "b", ""):
+        assert requests.pinned([f"model.path={name}"], tmp_path) == [f"model.path={name}"]
 
 
 def test_no_run_is_last_where_none_is(tmp_path: Path) -> None:
