@@ -97,25 +97,18 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def request_of(
-    folder: Path,
-    deploy: Deploy,
-    *,
-    trains: bool = False,
-    dry: bool = False,
-    resume: bool = False,
-    changed: bool = False,
-    experiment: str = "",
-    **others: Any,
+    folder: Path, deploy: Deploy, *, trains: bool = False, dry: bool = False, changed: bool = False, **others: Any
 ) -> RunRequest:
     """A run of `deploy` in `folder`; `others` are fields of the request, `changed` says whether --set changed a key.
 
     Raises ConfigError where `deploy` can't come true, or a run would go on from what is gone or damaged.
     """
-    ended = _ended(folder, experiment) if resume and not changed else None
+    resume = others.get("resume", False)
+    ended = _ended(folder, others.get("experiment", "")) if resume and not changed else None
     if resume and ended is None and (wrong := ledgers.damage(folder)):
         raise ConfigError(f"run {folder.name} can't go on: {wrong}")
     named = refusals.look_up(deploy, run_dir=folder, trains=trains, dry=dry) if dry or ended is None else None
-    return RunRequest(folder=folder, named=named, ended=ended, resume=resume, experiment=experiment, **others)
+    return RunRequest(folder=folder, named=named, ended=ended, **others)
 
 
 def _ended(folder: Path, experiment: str) -> RunRecord | None:
@@ -146,8 +139,6 @@ def resolve(wanted: WantedRuns) -> list[RunRequest]:
     if point is not None:
         forked = msgspec.structs.replace(asked, fork=f"{point.run.resolve()}@{point.version}")
         wanted = msgspec.structs.replace(wanted, asked=forked)
-    for seed in asked.seeds:
-        run_folder.refuse_taken(runs / f"{name}-{seed}")
     return [_begun(wanted, name, seed, point) for seed in (*asked.seeds,) or (None,)]
 
 
@@ -182,18 +173,14 @@ def _begun(wanted: WantedRuns, name: str, seed: int | None, point: ForkPoint | N
     run_folder.refuse_taken(folder)
     if point is not None:
         refuse_fork_changes(point, deploy)
-    return request_of(
-        folder,
-        deploy,
-        trains=True,
-        dry=wanted.dry,
-        experiment=name if seeded else "",
-        file=file,
-        settings=settings_of(file),
-        asked=asked,
-        fork=point,
-        news=f"\nseed {seed}" if seeded else "",
-    )
+    several = {"experiment": name, "news": f"\nseed {seed}"} if seeded else {}
+    return _of_file(wanted, folder, deploy, fork=point, **several)
+
+
+def _of_file(wanted: WantedRuns, folder: Path, deploy: Deploy, **others: Any) -> RunRequest:
+    file = wanted.file
+    more = {"file": file, "settings": settings_of(file), "asked": wanted.asked} | others
+    return request_of(folder, deploy, trains=True, dry=wanted.dry, **more)
 
 
 def _alone(wanted: WantedRuns) -> RunRequest:
@@ -204,26 +191,16 @@ def _alone(wanted: WantedRuns) -> RunRequest:
     refuse_changes(folder, before, after)
     was, now = run_folder.read_record(folder).settings, settings_of(file)
     goes_on = f"run {folder.name} goes on as it was begun (--set changes it)"
-    return request_of(
-        folder,
-        after,
-        trains=True,
-        dry=wanted.dry,
-        resume=True,
-        changed=bool(asked.overrides),
-        file=file,
-        settings=now,
-        asked=asked,
-        warning=f"{file} has changed since: {goes_on}" if was and was != now else "",
-    )
+    warning = f"{file} has changed since: {goes_on}" if was and was != now else ""
+    return _of_file(wanted, folder, after, resume=True, changed=bool(asked.overrides), warning=warning)
 
 
 def _of_experiment(wanted: WantedRuns, name: str) -> list[RunRequest]:
     """The runs of experiment `name`: those begun, and those of more seeds. Raises ConfigError."""
     file, runs, asked = wanted.file, wanted.runs, wanted.asked
-    known = [record for record in _of_file(runs, file) if record.experiment == name]
+    known = [record for record in _begun_with(runs, file) if record.experiment == name]
     if not known:
-        names = {record.experiment for record in _of_file(runs, file) if record.experiment}
+        names = {record.experiment for record in _begun_with(runs, file) if record.experiment}
         raise ConfigError(f"--name {name}: no such experiment of {file} in {runs}; {hint(name, names)}")
     begun = functools.reduce(Asked.joined, (record.asked or Asked(seeds=[record.seed]) for record in known))
     for override in asked.overrides:
@@ -236,8 +213,7 @@ def _of_experiment(wanted: WantedRuns, name: str) -> list[RunRequest]:
                 " undo the change, or begin another experiment with another --name"
             )
     seeds = asked.seeds or begun.seeds
-    settings, asked = settings_of(file), msgspec.structs.replace(begun, seeds=seeds)
-    wanted = msgspec.structs.replace(wanted, asked=asked)
+    wanted = msgspec.structs.replace(wanted, asked=msgspec.structs.replace(begun, seeds=seeds))
     requests = []
     for seed in seeds:
         folder = runs / f"{name}-{seed}"
@@ -248,26 +224,14 @@ def _of_experiment(wanted: WantedRuns, name: str) -> list[RunRequest]:
         if run_folder.read_record(folder).experiment != name:
             stranger = f"there is a run {folder.name} that is not of experiment {name}"
             raise ConfigError(f"--name {name}: {stranger}; give another --name")
-        requests.append(
-            request_of(
-                folder,
-                deploy_files.stored(folder),
-                trains=True,
-                dry=wanted.dry,
-                resume=True,
-                experiment=name,
-                file=file,
-                settings=settings,
-                asked=asked,
-                news=f"\nseed {seed}",
-            )
-        )
+        stored, news = deploy_files.stored(folder), f"\nseed {seed}"
+        requests.append(_of_file(wanted, folder, stored, resume=True, experiment=name, news=news))
     return requests
 
 
 def _experiment(runs: Path, name: str | None, file: str, *, seeds: Sequence[int]) -> str:
     """The experiment that --resume continues: the one called `name`, or what is newest of `file`; "" for a run."""
-    known = _of_file(runs, file)
+    known = _begun_with(runs, file)
     if name is not None:
         alone = run_folder.is_run(runs / name)
         return name if seeds or (not alone and any(record.experiment == name for record in known)) else ""
@@ -300,7 +264,7 @@ def _run_of(runs: Path, name: str | None, file: str) -> Path:
     return folder
 
 
-def _of_file(runs: Path, file: str) -> list[RunRecord]:
+def _begun_with(runs: Path, file: str) -> list[RunRecord]:
     """The runs below `runs` of deploy file `file`, newest last."""
     return [record for _, record in run_folder.all_runs(runs) if deploy_files.same(record.found, file)]
 
