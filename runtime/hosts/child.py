@@ -18,7 +18,6 @@ import socket
 import sys
 import threading
 import time
-from collections import deque
 from pathlib import Path
 
 import msgspec
@@ -40,7 +39,6 @@ from runtime.hosts.frames import (
     GaveUp,
     Hello,
     Link,
-    LogLine,
     PeersLost,
     SetClock,
     Start,
@@ -86,9 +84,6 @@ class DeadMan:
         os.killpg(0, signal.SIGKILL)  # the host leads a group of its own
 
 
-HELD_LINES = 1000
-
-
 class ChildHost:
     """Runs what the parent sends and passes on what is not for here."""
 
@@ -96,11 +91,11 @@ class ChildHost:
         self._args, self._ticket = args, ticket
         self._link: Link[FromMain | FromChild]
         self._clock = RunClock()
-        self._held: deque[bytes] | None = deque(maxlen=HELD_LINES)  # until the main host has greeted us
-        send = None if ticket is None else self._send_line
-        self._log = host_log(Path(args.run_dir), args.name, args.log_level, self._clock, send)
-        self._node = Node(args.name, Path(args.run_dir), self._clock, self._log, self)
-        self._node.ticket, self._node.home = ticket, Path(args.home or args.run_dir)
+        run_dir, home = Path(args.run_dir), Path(args.home or args.run_dir)
+        self._sees_run = ticket is None or _marked(home, ticket)
+        self._log = host_log(home if self._sees_run else run_dir, args.name, args.log_level, self._clock)
+        self._node = Node(args.name, run_dir, self._clock, self._log, self)
+        self._node.ticket, self._node.home = ticket, home
         self._inline = InlineHost(self._node, self._gave_up)
         self._watch = StallWatch(self._inline, args.stall_after_s)
         self._below = Below() if args.counts_below else None
@@ -124,7 +119,7 @@ class ChildHost:
         origin = check_origin()
         hello = Hello(
             name=self._args.name, pid=os.getpid(), root=origin.root, build=origin.build, boot=boot_id(),
-            sees_run=self._sees_run(),
+            sees_run=self._sees_run,
         )  # fmt: skip
         self._link.write(hello)
         self._jobs.spawn(self._watch.run(), "stall watch")
@@ -151,15 +146,6 @@ class ChildHost:
         sock.set_inheritable(False)
         return await Link.of_socket(sock, FromMain)
 
-    def _sees_run(self) -> bool:
-        """Whether this machine has the run's folder at the same path."""
-        if self._ticket is None:
-            return True
-        try:
-            return disk.read_text(self._node.home / MARK) == self._ticket.mark
-        except (OSError, UnicodeDecodeError):
-            return False
-
     async def _next(self) -> FromMain | FromChild | None:
         """The next frame; None where the link has ended, or where the main host has given this life up by now."""
         try:
@@ -167,18 +153,6 @@ class ChildHost:
                 return await self._link.receive()
         except (HostLost, TimeoutError):
             return None
-
-    def _send_line(self, line: bytes) -> None:
-        if self._held is not None:
-            self._held.append(line)
-            return
-        with contextlib.suppress(HostLost):  # the main host has given this life up: nothing reads on
-            self._link.write(LogLine(line=line))
-
-    def _send_held(self) -> None:
-        lines, self._held = self._held or (), None
-        for line in lines:
-            self._send_line(line)
 
     def _handle(self, frame: FromMain | FromChild) -> None:
         match frame:
@@ -199,7 +173,6 @@ class ChildHost:
                 self._report(self._beaten(frame))
             case SetClock():
                 self._clock.set(frame.offset_s, frame.wall_s)
-                self._send_held()
             case PeersLost():
                 self._node.peers_lost(frame.names, frame.reason)
 
@@ -232,6 +205,14 @@ class ChildHost:
 
     def _job_failed(self, _name: str, error: BaseException) -> None:
         self._broken = error
+
+
+def _marked(home: Path, ticket: HostTicket) -> bool:
+    """Whether this machine has the run's folder at the same path."""
+    try:
+        return disk.read_text(home / MARK) == ticket.mark
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def main() -> None:

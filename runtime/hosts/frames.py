@@ -192,17 +192,11 @@ class PeersLost(Message):
     reason: str
 
 
-class LogLine(Message):
-    """Child elsewhere: a line of its log."""
-
-    line: bytes
-
-
 class StopHost(Message):
     """Main: stop everything and exit."""
 
 
-FromChild = Envelope | Hello | LogLine | Started | GaveUp | CarriedOut | Beaten | Statuses
+FromChild = Envelope | Hello | Started | GaveUp | CarriedOut | Beaten | Statuses
 FromMain = Envelope | Start | StopActors | Configure | Beat | SetClock | AskStatus | PeersLost | StopHost
 
 

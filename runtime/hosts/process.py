@@ -32,7 +32,6 @@ from runtime.hosts.frames import (
     GaveUp,
     Hello,
     Link,
-    LogLine,
     SetClock,
     Start,
     Started,
@@ -41,7 +40,7 @@ from runtime.hosts.frames import (
     StopHost,
 )
 from runtime.hosts.launch import Launched
-from runtime.logs.writer import HOST_BEATS, HOST_LOST, HOST_OUTPUT, HOST_RESTARTS, HOST_STARTED, STALL, HostLines
+from runtime.logs.writer import HOST_BEATS, HOST_LOST, HOST_OUTPUT, HOST_RESTARTS, HOST_STARTED, STALL
 from runtime.messaging.message import Envelope
 from runtime.messaging.node import MAX_PARKED, Node
 from runtime.program import boot_id, check_origin
@@ -100,7 +99,6 @@ class ProcessHost:
         self._beats: dict[int, float] = {}  # when a heartbeat of this life was sent that has had no answer, by its id
         self._heard = asyncio.Event()  # an answer to a heartbeat, however late, or the end of this life
         self._offset = ClockOffset()  # of the child that is up
-        self._lines = HostLines(node.run_dir, spec.name)  # of a child elsewhere
         self._silence = ""  # why the child was killed, if it was for its silence
         self._pid = 0
         self._scope = TaskScope(lambda name, error: hub.give_up(f"host {spec.name}", f"{name} failed: {error!r}"))
@@ -194,7 +192,6 @@ class ProcessHost:
             self._write(StopHost())
             await asyncio.wait({self._life}, timeout=self._spec.stop_timeout_s)
         await self._scope.close(10.0)
-        self._lines.close()
 
     def _write(self, frame: FromMain) -> bool:
         if self._link is None:
@@ -271,6 +268,8 @@ class ProcessHost:
         await asyncio.wait({output}, timeout=1.0)
         output.cancel()
         if not self._stopping:
+            if code == 0 and self._beats and not self._silence:  # it heard no heartbeat, and this process no answer
+                self._silence = f"host {self.name} was silent and stopped by itself"
             if self._silence:
                 cause = HostLost(self._silence)
             if not isinstance(cause, ConfigError):
@@ -342,8 +341,6 @@ class ProcessHost:
             match frame:
                 case Envelope():
                     self._hub.route(frame)
-                case LogLine():
-                    self._lines.write(frame.line)
                 case Started():
                     if (future := self._started.get(frame.name)) is not None and not future.done():
                         future.set_result(None)

@@ -6,13 +6,11 @@ byte of it can move a terminal's cursor, because any string may hold text from a
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import contextvars
 import os
 import threading
 import unicodedata
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -161,53 +159,10 @@ class _File:
                 self._fd = -1
 
 
-class HostLines:
-    """The log file of a host elsewhere, whose lines come by its link."""
-
-    def __init__(self, run_dir: Path, host: str) -> None:
-        self._path = log_file(run_dir, host)
-        self._file: _File | None = None
-
-    def write(self, line: bytes) -> None:
-        if self._file is None:
-            self._file = _File(self._path)
-            self._file.opened()
-        self._file.write(line)
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.closed()
-            self._file = None
-
-
-class _Sent:
-    """In the place of a file: lines go to where the file is, from the loop that sends or from any other thread."""
-
-    lost = 0
-
-    def __init__(self, send: Callable[[bytes], None]) -> None:
-        self._send = send
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def write(self, line: bytes) -> None:
-        try:
-            self._loop = asyncio.get_running_loop()
-        except RuntimeError:
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._send, line)
-        else:
-            self._send(line)
-
-    def opened(self) -> None:
-        """Nothing is held."""
-
-    closed = opened
-
-
 class ActorLog:
     """The log of one actor, in the file of its host. The trace id of the message being handled is added by itself."""
 
-    def __init__(self, file: _File | _Sent, actor: str, level: str, clock: Clock) -> None:
+    def __init__(self, file: _File, actor: str, level: str, clock: Clock) -> None:
         self._actor = actor
         self._level = level
         self._clock = clock
@@ -245,15 +200,11 @@ class ActorLog:
             self._file.closed()
 
 
-def host_log(
-    run_dir: Path, host: str, level: str = "info", clock: Clock | None = None,
-    send: Callable[[bytes], None] | None = None,
-) -> ActorLog:  # fmt: skip
+def host_log(run_dir: Path, host: str, level: str = "info", clock: Clock | None = None) -> ActorLog:
     """The log of `host/HOST` itself, and by `of` those of its actors. Raises ConfigError for a level that is none.
 
-    Times are of `clock`, the run's; without it, of this machine's clock. With `send` lines go there, not to a file.
+    Times are of `clock`, the run's; without it, of this machine's clock.
     """
     if level not in LEVELS:
         raise ConfigError(f"log level {level!r} is none of {list(LEVELS)}")
-    file = _File(log_file(run_dir, host)) if send is None else _Sent(send)
-    return ActorLog(file, f"host/{host}", level, clock or RealClock())
+    return ActorLog(_File(log_file(run_dir, host)), f"host/{host}", level, clock or RealClock())
