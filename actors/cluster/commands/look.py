@@ -15,50 +15,41 @@ RUNS_HELP = Help(
 STATUS_HELP = Help(
     "say what each actor of a run is doing now",
     "Ask a live run what each of its actors is doing; of an ended run, say how it ended.",
-    "examples:\n  computerrl status last\n  computerrl status smoke-20260101-120000 --json\n",
+    "examples:\n  computerrl status last\n",
 )
 LOGS_HELP = Help(
     "read a run's logs",
     "Print the structured logs of all actors of a run in time order.",
     "examples:\n"
     "  computerrl logs last -f --actor desktop/3 --level warning\n"
-    "  computerrl logs last --trace g12.3             one episode through every actor\n"
-    "  computerrl logs last --event learner_step --json\n",
+    "  computerrl logs last --trace g12.3             one episode through every actor\n",
 )
 LEVELS = ("debug", "info", "warning", "error")
 WEB_HELP = Help(
     "show runs in a browser, live",
-    "Serve a page per run: seats with their newest screenshots, success, entropy, queues, faults, episodes, logs. It"
-    " only reads what runs write, so it can be started and stopped at any time, and works on ended runs.",
-    "examples:\n"
-    "  computerrl web last --port 0                 any free port\n"
-    "  computerrl web --host 0.0.0.0                from other machines, by the printed address\n",
+    "Serve a page per run: seats with their newest screenshots, curves, queues, faults, episodes, logs. It only reads"
+    " what runs write, live or ended.",
+    "examples:\n  computerrl web --host 0.0.0.0                from other machines, by the printed address\n",
 )
 REPORT_HELP = Help(
     "say what runs achieved, with a page, curves and whole episodes",
-    "Print runs' evaluation rounds, gains, phases, group endings and overlap, how seats spent their time and which\n"
-    "part used the processor. Write one self-contained page, report.html, with curves, causes of phase changes and\n"
-    "whole episodes, and the curve of success as a PNG. --text writes nothing; --json only where --out is given.\n"
-    "Runs of one deploy file that differ in the seed become a mean and a band. The name of an experiment stands for\n"
-    "its runs. RUN.figures.gz, beside the page, holds a run's figures without its episodes and may stand for the run.\n"
-    "Exit status: 0, 1 when a run that was to be evaluated played no round, 2 bad input.",
-    "examples:\n"
-    "  computerrl report last\n"
-    "  computerrl report local-0 local-1 local-2 --out seeds/    three seeds as mean and band\n"
-    "  computerrl report report/local-0 local-1                one of them from its figures alone\n",
+    "Print rounds, gains, phases, group endings and how time was spent. Write report.html, one self-contained page, and"
+    " the curve of success as a PNG. --json writes only where --out is given.\n"
+    "Runs that differ in the seed become a mean and a band; an experiment's name means its runs. RUN.figures.gz, beside"
+    " the page, may be named in place of its run.\n"
+    "Exit status 1: a run that was to be evaluated played no round.",
+    "examples:\n  computerrl report last\n  computerrl report local-0 local-1 report/local-2.figures.gz --out seeds/\n",
 )
 AUDIT_HELP = Help(
     "prove that a run's ledger adds up and its payloads can be read",
-    "Go through a run's ledger and payloads, live or ended, and change nothing. Every group has to end once. Counts\n"
-    "have to equal rows. Phases and versions have to come in order. No group may be trained staler than the bound.\n"
-    "Every payload that is still needed has to be what its digest says.\n"
-    "Exit status 1 when something is wrong; each wrong thing is named.",
+    "Go through a run's ledger and payloads, live or ended, and change nothing: each group ends once, counts equal"
+    " rows, phases and versions come in order, nothing was trained staler than the bound, payloads are whole.\n"
+    "Exit status 1: something is wrong; each wrong thing is named.",
     "examples:\n  computerrl audit last --json\n",
 )
 EPISODES_HELP = Help(
     "list a run's episodes, or show one step by step",
-    "List the episodes of a run, newest first, or show one: what the desktop showed, what the model answered, the"
-    " action it became, what came of it and the verdict. Works while the run goes on and after it has ended.",
+    "List episodes, newest first, or show one: screens as text, answers, actions, results and the verdict.",
     "examples:\n"
     "  computerrl episodes last --failure --family file_manager\n"
     "  computerrl episodes show last g12.3 --tokens           each token with its log-probability\n"
@@ -67,16 +58,14 @@ EPISODES_HELP = Help(
 MOST = 40
 RERUN_HELP = Help(
     "play a recorded episode again on a fresh desktop",
-    "Give the recorded answers of an episode again, on a fresh desktop, and compare what comes of them: each\n"
-    "observation, action and result, and the verdict.\n"
-    "Exit status: 0 all came as recorded, 1 something did not or a fault broke it, 2 bad input.",
-    "examples:\n  computerrl rerun last g12.3\n  computerrl rerun last eval.final.4 --json\n",
+    "Give an episode's recorded answers again and compare each observation, action, result and the verdict.\n"
+    "Exit status 1: something did not come as recorded, or a fault broke it.",
+    "examples:\n  computerrl rerun last g12.3\n",
 )
 REVERIFY_HELP = Help(
     "judge kept end states again, after a verifier was mended",
-    "Judge the end states of a run's episodes by the verifiers of today and say which verdicts change. No desktop is\n"
-    "booted, and nothing of the run is changed. End states are kept for as long as an episode's steps are.\n"
-    "Exit status: 0 every verdict is as recorded, 1 some are others, 2 bad input or nothing to judge.",
+    "Judge the end states that a run keeps by the verifiers of today; boots and changes nothing.\n"
+    "Exit status 1: some verdicts are others.",
     "examples:\n  computerrl reverify last --family calc --json\n",
 )
 

@@ -15,68 +15,53 @@ if TYPE_CHECKING:
 
 PLAY_HELP = Help(
     "play a task by hand, or watch a model play it",
-    "Play one task on a real desktop: the screen as text and as a page on this machine, one line an action, ? for\n"
-    "what can be done, the verdict at the end. With --model a model plays and you look on. With --keep a solved\n"
-    "training task becomes a demonstration, in a recording that demos.source of a deploy file takes.\n"
-    "Exit status: 0 solved, 1 not solved or broken by a fault, 2 bad input, 130 interrupted.",
+    "Play one task on a real desktop: the screen as text and as a page on this machine, one line an action, ? for what"
+    " can be done, the verdict at the end. With --keep a solved training task joins a recording for demos.source.\n"
+    "Exit status 1: not solved, or broken by a fault.",
     "examples:\n"
     "  computerrl play file_manager/train/3 --keep mine.parquet\n"
-    "  computerrl play text_editor/held-out/0 --model last --step\n"
-    "  computerrl play calc_cell/held-out/0 --model http://127.0.0.1:30000/v1 --model-name NAME\n",
+    "  computerrl play calc_cell/held-out/0 --model http://127.0.0.1:30000/v1 --model-name NAME --step\n",
 )
 SERVE_ENV_HELP = Help(
     "serve tasks on desktops to other trainers, by the OpenEnv protocol",
-    "Serve tasks on real desktops by the OpenEnv protocol (reset, step, state), so that a trainer elsewhere in this\n"
-    "machine can learn from them. A session is a WebSocket at /ws. reset takes task or seed; without them the tasks\n"
-    "come in turn. The printed address holds the token that clients show. Needs the extra:\n"
-    ".venv/bin/python -m pip install 'computerrl[openenv]'. Other machines reach it by ssh -L.",
-    "examples:\n"
-    "  computerrl serve-env file_manager --count 64 --desktops 4\n"
-    "  computerrl serve-env desktop --split held-out --count 5 --format published --screenshots\n",
+    "Serve reset, step and state to trainers on this machine, or by ssh -L to others. A session is a WebSocket at /ws."
+    " reset takes task or seed; without them tasks come in turn. The printed address holds the clients' token. Needs:\n"
+    ".venv/bin/python -m pip install 'computerrl[openenv]'.",
+    "examples:\n  computerrl serve-env desktop --split held-out --count 5 --format published --screenshots\n",
 )
 SERVE_ENV_PORT = 8610
 PARSE_HELP = Help(
     "parse a model's answer",
-    "Print the typed action that a model's answer means, or the refusal with its reason.\n"
-    "Exit status 0 for an action, 2 for a refusal. Nothing is evaluated and nothing runs.",
-    "examples:\n"
-    "  echo \"Agent.type(text='kiwi')\" | computerrl parse --app text_editor\n"
-    "  computerrl parse --app calc \"CalcTools.set_cell(cell='B2', value='7')\"\n",
+    "Print the typed action that an answer means, or its refusal (exit status 2). Nothing runs.",
+    "examples:\n  echo \"Agent.type(text='kiwi')\" | computerrl parse --app text_editor\n",
 )
 MAX_BYTES = 1 << 20
 EVAL_HELP = Help(
     "evaluate a model or a run's weights on real desktops",
-    "Play held-out instances with fixed weights and decoding on real desktops; nothing learns.\n"
-    "MODEL is `base` (the bundled model), a Hugging Face folder, OWNER/MODEL of the hub, a run's name or folder, or\n"
-    "the URL of a server that speaks the OpenAI chat completions protocol, with --model-name and mostly --tasks.\n"
-    "Success comes by family with a 95 % interval (Wilson): over all episodes, feasible ones and those without\n"
-    "faults. With several episodes per instance, pass@k is given, too. Without --tasks, a run's own held-out\n"
-    "instances are played, with its prompt format and length of episodes.\n"
-    "The evaluation is itself a run: logs, report and --resume work on it. --resume plays the rest of what was begun:\n"
-    "MODEL may be left out, and flags that would play something else are refused.\n"
-    "Exit status: 0 played, 1 more than 2 % of the episodes were lost to faults, 2 bad input, 130 interrupted.",
+    "Play held-out instances with fixed weights and decoding; nothing learns. A server's URL speaks the OpenAI chat"
+    " completions protocol, and takes --model-name and mostly --tasks. Without --tasks, a run's own held-out instances"
+    " are played in its form.\n"
+    "Success comes by family with a 95 % interval (Wilson), over all, feasible and fault-free episodes; with several"
+    " episodes per instance pass@k, too.\n"
+    "The evaluation is a run: logs and report work on it, and --resume plays the rest.\n"
+    "Exit status 1: more than 2 % of the episodes were lost to faults.",
     "examples:\n"
     "  computerrl eval base --tasks desktop --instances 20 --untrained\n"
-    "  computerrl eval last --at after_bc --decoding t=1 --episodes 4 --json\n"
-    "  computerrl eval exported/ --like local --decoding t=1 --against eval-before\n"
+    "  computerrl eval last --at after_bc --decoding t=1 --episodes 4 --against eval-before\n"
     "  computerrl eval http://127.0.0.1:30000/v1 --model-name NAME --tasks osworld --observation picture\n"
     "  computerrl eval --resume --name cloned                 play the rest of that evaluation\n",
 )
 EXPORT_HELP = Help(
     "write a run's weights as a Hugging Face folder",
-    "Write weights to a new folder in Hugging Face's layout: weights, configuration, tokenizer and a model card. The\n"
-    "card says what was measured. Print the lines that serve it with SGLang and with the embedded engine.",
-    "examples:\n  computerrl export last model/\n  computerrl export last cloned/ --at after_bc --json\n",
+    "Write weights, configuration, tokenizer and a model card with what was measured. Print the lines that serve it.",
+    "examples:\n  computerrl export last cloned/ --at after_bc\n",
 )
 MODEL_HELP = Help(
     "check a model folder beside transformers",
-    "Load MODEL as learner and embedded engine do, compare logits with transformers, draw a greedy answer through the\n"
-    "model's own chat template, export the weights and read them back. A model that is not covered is named by its\n"
-    "key of config.json.\n"
-    "Exit status 1 where something is wrong. Memory: the model twice.",
-    "examples:\n"
-    "  computerrl model check Qwen/Qwen2.5-0.5B@main\n"
-    "  computerrl model check ~/Qwen3-1.7B --dtype bfloat16 --json\n",
+    "Load MODEL as learner and embedded engine do (twice in memory), compare logits with transformers, answer through"
+    " its chat template, export and read back. What is not covered is named by its key of config.json.\n"
+    "Exit status 1: something is wrong.",
+    "examples:\n  computerrl model check Qwen/Qwen2.5-0.5B@main --dtype bfloat16\n",
 )
 
 

@@ -15,30 +15,23 @@ if TYPE_CHECKING:
 
 RUN_HELP = Help(
     "train: run a deploy file",
-    "Run a deploy file: boot desktops, record demonstrations, clone them, train online, evaluate.\n"
-    "FILE is a path or the name of a bundled file (local, smoke). Ctrl-C ends the run cleanly, a second one at once.\n"
-    "Several seeds become runs NAME-SEED, one after the other, and one report in NAME-report.\n"
-    "--resume passes by what has ended and goes on with the rest as it was begun. Other seeds may be named; a --set\n"
-    "that would make later runs differ is refused. A run of its own takes a --set from there on.\n"
-    "Exit status: 0 the run did what its file requires, 1 it did not, 2 bad input, 130 interrupted.",
+    "Run FILE (a path, or a bundled name: smoke): boot desktops, record demonstrations, clone, train, evaluate.\n"
+    "Ctrl-C ends the run cleanly, a second one at once. Several seeds become runs NAME-SEED and one NAME-report.\n"
+    "--resume goes on as it was begun; other seeds may be named. A run of its own takes a --set from there on.\n"
+    "Exit status 1: it did not do what FILE requires.",
     "examples:\n"
-    "  computerrl run local                                   the main job\n"
     "  computerrl run local --dry-run                         check and show the plan, start nothing\n"
-    "  computerrl run smoke --web --set desktops.count=2      with a live page in the browser\n"
+    "  computerrl run local --web --set desktops.count=2      with a live page in the browser\n"
     "  computerrl run local --resume                          continue what is newest of that file\n"
     "  computerrl run local --from cold@0.900 --name warm     a new run from another's checkpoint\n"
     "  computerrl run local --seed 0 1 2 --name three         the same job from three seeds\n",
 )
 APPLY_HELP = Help(
     "change a live run: more or fewer desktops, processes, samplers",
-    "Make a live run what FILE says. Prints the difference: + begins, - ends, ~ changes. Desktops, their processes,\n"
-    "samplers, evaluation and limits change while the run goes on; seats that leave end their episodes first.\n"
-    "Another key is refused with what to do. Without FILE, the run's own settings are taken, with --set over them.\n"
-    "What holds then is in the run's folder, and a later --resume goes on with it.\n"
-    "Exit status: 0 done, or nothing to do; 1 the run ended meanwhile; 2 refused.",
-    "examples:\n"
-    "  computerrl apply last mine.yaml --dry-run\n"
-    "  computerrl apply last --set desktops.count=8 --set desktops.processes=2\n",
+    "Make a live run what FILE says, or its own settings with --set. Print the difference: + begins, - ends, ~ changes."
+    " Seats that leave end their episodes first. A key that is read at the start alone is refused.\n"
+    "Exit status 1: the run ended meanwhile.",
+    "examples:\n  computerrl apply last --set desktops.count=8 --dry-run\n",
 )
 
 

@@ -8,13 +8,11 @@ from actors.cluster.commands import MODEL, SUITE, Help, flag, later, take, take_
 
 TASKS_HELP = Help(
     "list, show, check, fetch and attack tasks",
-    "List families of tasks, show one task, check a suite by form or by oracles on desktops, or try cheats on it.\n"
-    "SUITE is a bundled suite (desktop, code), a suite's YAML file, a family's name, a task set, or a file or folder\n"
-    "of tasks in OSWorld's form. A task's ID is FAMILY/SPLIT/NUMBER with split train or held-out, or SET/DOMAIN/ID.",
+    "SUITE is a bundled suite (desktop, code), a suite's YAML file, a family's name, a task set, or a file or folder of"
+    " tasks in OSWorld's form. A task's ID is FAMILY/SPLIT/NUMBER with split train or held-out, or SET/DOMAIN/ID.",
     "examples:\n"
     "  computerrl tasks list\n"
     "  computerrl tasks show text_editor/train/3\n"
-    "  computerrl tasks check desktop --static\n"
     "  computerrl tasks check calc_cell --route mixed --instances 10 --desktops 2\n"
     "  computerrl tasks check my-tasks/ --static --json\n"
     "  computerrl tasks fetch osworld --from OSWorld/ --from ubuntu_osworld_file_cache/\n"
@@ -23,22 +21,19 @@ TASKS_HELP = Help(
 LIST = "List the families of a suite: application, routes of the oracles, kinds of task and wordings."
 SHOW = "Print a task: instruction, set-up, verifier and the oracles that can do it."
 CHECK = (
-    "Play the oracles of a suite on real desktops and count what they solve, faults apart. --static looks at the form\n"
-    "of every task without a desktop. Task files are set up and judged untouched; --static says what each lacks.\n"
-    "Exit status 1 when --static finds anything, when an oracle solves less than 98 % of a family by one route, or\n"
-    "when faults exceed 2 % of the episodes. Without --split, trained families are played on train and the others on\n"
-    "held-out."
+    "Play the oracles of a suite on real desktops and count what they solve, faults apart; without --split, on train or"
+    " what a family has. Task files are set up and judged untouched; --static says what each lacks.\n"
+    "Exit status 1: --static found something, an oracle solved under 98 % of a family by one route, or 2 % faulted."
 )
 FETCH = (
-    "Put a task set and its fixtures (files that its tasks start with or are compared with) where check, eval and\n"
-    "run find them. --from names a folder with task files, a folder with fixtures, or a mirror's address. Without a\n"
-    "folder, fixtures come over HTTP from where the task files say, or from HF_ENDPOINT, locked by their sha256.\n"
-    "A fetch that was broken off goes on with what is missing. Exit status 1 when a fixture could not be had."
+    "Put a task set and its fixtures where check, eval and run find them: from folders or a mirror's address, else over"
+    " HTTP from where the task files say, or from HF_ENDPOINT, locked by their sha256. A broken fetch goes on.\n"
+    "Exit status 1: a fixture could not be had."
 )
 ATTACK = (
-    "Try cheats on the tasks of a suite or a task set on real desktops: other files changed after the oracle, or in\n"
-    "its place, claims, forged results and forged programs. Each cheat is judged as an episode is, then HOME is put\n"
-    "back. Exit status 1 when a cheat passes or an episode is judged wrong."
+    "Try cheats on real desktops: other files changed after the oracle or in its place, claims, forged results and"
+    " programs. Each is judged as an episode is.\n"
+    "Exit status 1: a cheat passed, or an episode was judged wrong."
 )
 APIS_HELP = Help(
     "check applications' functions on the real applications, or have a model write new ones",
@@ -49,60 +44,52 @@ APIS_HELP = Help(
     "  computerrl apis check apis-text_editor\n",
 )
 APIS_BUILD = (
-    "A language model reads instructions of tasks, names the functions that an application lacks, and writes each\n"
-    "with its cases. Real desktops judge them: every case passes, fails where the function does nothing, and the\n"
-    "cases notice most small changes of the code. A function that fails goes back to the model with what came of it,\n"
-    "three times at the most. Generated code runs in desktops alone, in a process of its own.\n"
-    "Nothing is used before `apis accept`. A build that was broken off goes on with --resume.\n"
-    "Exit status 0 when a function was accepted, 1 when none was."
+    "A model reads instructions of tasks, names the functions that an application lacks, and writes each with its"
+    " cases. Real desktops judge them, and a function that fails goes back with what came of it. Generated code runs in"
+    " desktops alone, and nothing is used before `apis accept`.\n"
+    "Exit status 1: no function was accepted."
 )
 APIS_SERVE = (
-    "Boots a desktop and serves the functions of all applications, and those of accepted folders, as MCP tools; one\n"
-    "more tool opens an application. It needs computerrl[mcp]."
+    "Boot a desktop and serve the functions of all applications and of accepted folders as MCP tools; one more opens an"
+    " application. Needs computerrl[mcp]."
 )
 APIS_IMPORT = (
-    "Writes a folder that declares the tools of an MCP server as functions of an application. A tool whose schema is\n"
-    "not of the closed set is refused by name. `apis accept` pins the folder, and a run uses it like a built one:\n"
-    "each desktop starts or asks the server at its first call. It needs computerrl[mcp]."
+    "Write a folder that declares the tools of an MCP server as functions of an application; one whose schema is not of"
+    " the closed set is refused by name. `apis accept` pins the folder. Needs computerrl[mcp]."
 )
 APIS_CHECK = (
-    "Open each application on a real desktop and call every function: rightly, reading what it did back, and wrongly,\n"
-    "which must be refused with the argument's name. Then every call is repeated and timed.\n"
-    "Exit status 1 when a function failed, or took more than 150 ms at the 95th percentile and neither starts nor\n"
-    "exports anything. Needs root."
+    "Call every function on its real application: rightly, reading back what it did, and wrongly, which must be refused"
+    " by the argument's name. Then every call is timed. Needs root.\n"
+    "Exit status 1: one failed, or took over 150 ms at the 95th percentile and neither starts nor exports anything."
 )
 DEMOS_HELP = Help(
     "record, show and share demonstrations",
-    "Record demonstrations by oracles on real desktops, once, and share them between runs and seeds.\n"
-    "A deploy file takes a recording as demos.source: a run's name or folder, or a .parquet file.",
+    "Record demonstrations by oracles on real desktops, and share them between runs and seeds: demos.source of a deploy"
+    " file takes a run's name or folder, or a .parquet file.",
     "examples:\n"
     "  computerrl demos record calc_cell --actions both --routes mixed --count 20\n"
-    "  computerrl demos record --deploy local --name cold\n"
     "  computerrl demos record --resume --name cold\n"
     "  computerrl demos show cold --task text_editor/train/3\n"
-    "  computerrl demos export cold demos.parquet\n"
-    "  computerrl run local --set demos.source=cold --set run.seed=2\n",
+    "  computerrl demos export cold demos.parquet\n",
 )
 RECORD = (
-    "Record COUNT successful demonstrations, as many of each family and route, into a run's folder. Only training\n"
-    "tasks are demonstrated. With --deploy everything is taken from a deploy file; --set changes a key of it. After a\n"
-    "kill, --resume goes on where it was, as it was begun.\n"
-    "Exit status: 0 all recorded, 1 no attempt is left, 2 bad input, 130 interrupted."
+    "Record COUNT successful demonstrations of training tasks, as many of each family and route, into a run's folder."
+    " After a kill, --resume goes on as it was begun.\n"
+    "Exit status 1: no attempt is left."
 )
 DEMOS_SHOW = "Print a recording by family and route, or every step of the demonstrations of one task."
 EXPORT = "Write a recording to a Parquet file. With --force a file that is there is replaced once the new one is whole."
 KEYS_HELP = Help(
     "list the keys of deploy files",
-    "Print the keys of a deploy file that most users need, each with its default, its type and what it does.\n"
-    "--all prints every key. With WORD, print every key that has it in its name or meaning. `list[].key` is in\n"
-    "every entry of a list. --schema prints the JSON schema of deploy files: editors complete and check files by it.",
+    "Print the keys that most users need, or those with WORD in name or meaning, each with default, type and what it"
+    " does. `list[].key` is in every entry of a list. Editors complete files by --schema.",
     "examples:\n  computerrl keys staleness\n  computerrl keys --schema > deploy.schema.json\n",
 )
 DOCTOR_HELP = Help(
     "check this machine",
-    "Check that this machine can run desktops and training for FILE. Name what is missing and the command that mends"
-    " it. Of what FILE places on other machines nothing is asked here: run it there.",
-    "examples:\n  computerrl doctor\n  computerrl doctor deploy/smoke.yaml --json\n",
+    "Name what this machine lacks for FILE, and the command that mends it. Of what FILE places elsewhere nothing is"
+    " asked: run it there.",
+    "examples:\n  computerrl doctor deploy/smoke.yaml --json\n",
 )
 
 
