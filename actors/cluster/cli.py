@@ -108,8 +108,8 @@ def build_parser() -> Parser:
     """The whole command line, built once in a process."""
     parser = Parser(
         prog=NAME,
-        description="Train computer-use agents on real desktops. Exit status: 0 good, 1 a bad verdict (COMMAND --help says"
-        " which), 2 bad input, 130 interrupted.",
+        description="Train computer-use agents on real desktops. Exit status: 0 good, 1 a bad verdict (COMMAND --help"
+        " says which), 2 bad input, 130 interrupted.",
         epilog="first steps:\n  computerrl doctor\n  computerrl play file_manager\n  computerrl run learn --web\n",
     )
     parser.add_argument("--version", action=VersionAction, nargs=0, help="print version and build, and end")
