@@ -179,7 +179,7 @@ def _begun(wanted: WantedRuns, name: str, seed: int | None, point: ForkPoint | N
 
 def _of_file(wanted: WantedRuns, folder: Path, deploy: Deploy, **others: Any) -> RunRequest:
     file = wanted.file
-    more = {"file": file, "settings": settings_of(file), "asked": wanted.asked} | others
+    more: dict[str, Any] = {"file": file, "settings": settings_of(file), "asked": wanted.asked} | others
     return request_of(folder, deploy, trains=True, dry=wanted.dry, **more)
 
 
