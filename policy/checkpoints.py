@@ -26,6 +26,7 @@ class CheckpointInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str  # "LINEAGE.STEP"
     has_reference: bool
+    has_average: bool = False
     dtype: str
     lora: LoraConfig = LoraConfig()
     files: dict[str, str] = {}  # digest by name of all others below the folder, named last

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from policy import tensorfiles
 from policy.architecture import Architecture
-from policy.settings import ADAPTER, ADAPTER_CONFIG, ADAPTER_WEIGHTS
+from policy.settings import ADAPTER, ADAPTER_CONFIG, ADAPTER_WEIGHTS, AVERAGED
 from policy.tensorfiles import held
 from runtime import disk
 from runtime.disk import flush
@@ -77,27 +77,39 @@ def write_companions(files: Companions, folder: Path) -> None:
 
 
 def write(
-    folder: Path, tensors: dict[str, Tensor], files: Companions, adapter: tuple[object, dict[str, Tensor]] | None = None
+    folder: Path,
+    tensors: dict[str, Tensor],
+    files: Companions,
+    adapter: tuple[object, dict[str, Tensor]] | None = None,
+    averaged: dict[str, Tensor] | None = None,
 ) -> str:
     """Write `tensors` with config and tokenizer `files` to `folder`, replacing what is there.
 
-    The configuration and tensors of an `adapter` go to a folder of PEFT's form in it.
+    The configuration and tensors of an `adapter` go to a folder of PEFT's form in it, and `averaged` tensors to one
+    like `folder`.
 
     Returns the blake2b-128 digest of the safetensors file, hex.
     """
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    write_companions(files, partial)
-    data = save({name: tensor.cpu() for name, tensor in tensors.items()}, metadata={"format": "pt"})
-    (partial / WEIGHTS).write_bytes(data)
-    config = json.loads(files["config.json"])
-    config.pop("torch_dtype", None)
-    config["dtype"] = DTYPE_NAMES[next(iter(tensors.values())).dtype]
-    (partial / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    data = _write_model(partial, tensors, files)
+    if averaged:
+        _write_model(partial / AVERAGED, averaged, files)
     if adapter is not None:
         _write_peft(partial / ADAPTER, *adapter)
     _appear(partial, folder)
     return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _write_model(folder: Path, tensors: dict[str, Tensor], files: Companions) -> bytes:
+    write_companions(files, folder)
+    data = save({name: tensor.cpu() for name, tensor in tensors.items()}, metadata={"format": "pt"})
+    (folder / WEIGHTS).write_bytes(data)
+    config = json.loads(files["config.json"])
+    config.pop("torch_dtype", None)
+    config["dtype"] = DTYPE_NAMES[next(iter(tensors.values())).dtype]
+    (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    return data
 
 
 def write_adapter(folder: Path, settings: object, matrices: dict[str, Tensor]) -> str:

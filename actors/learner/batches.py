@@ -227,6 +227,7 @@ def plan(
             new_reference=batch.new_reference and config.rl.kl_coef > 0,
             objective=objective,
             epochs=config.rl.epochs if batch.phase.phase is Phase.RL else 1,
+            average=config.rl.average if batch.phase.phase is Phase.RL else 0.0,
         ),
         without_signal=without_signal,
         figures=figures,

@@ -60,6 +60,40 @@ class ReferencePolicy:
             yield
 
 
+class AveragedWeights:
+    """An exponential moving average of a rank's trained parameters, in fp32 in the host's memory.
+
+    A small step is lost in bfloat16, where the average would never move.
+    """
+
+    @torch.no_grad()
+    def __init__(self, trained: Sequence[tuple[str, Parameter]]) -> None:
+        """It begins with what the parameters are now."""
+        self._trained = dict(trained)
+        self.weights = {name: weight.to("cpu", torch.float32, copy=True) for name, weight in trained}
+
+    @torch.no_grad()
+    def follow(self, share: float) -> None:
+        """Keep `share` of it, and take the rest from what the parameters are now."""
+        for name, average in self.weights.items():
+            average.lerp_(self._trained[name].to("cpu", torch.float32), 1.0 - share)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """The model has the averaged weights inside; its own are back to the bit afterwards."""
+        own = {name: weight.detach().to("cpu", copy=True) for name, weight in self._trained.items()}
+        self._put(self.weights)
+        try:
+            yield
+        finally:
+            self._put(own)
+
+    @torch.no_grad()
+    def _put(self, weights: dict[str, Tensor]) -> None:
+        for name, weight in weights.items():
+            self._trained[name].copy_(weight)
+
+
 @torch.no_grad()
 def _exchange(weight: Tensor, kept: Tensor) -> None:
     own = weight.clone()
@@ -91,16 +125,17 @@ class Trainer:
         device: str | None = None,
         *,
         reference: bool = True,
+        average: bool = True,
         parallel: ParallelConfig | None = None,
     ) -> Trainer:
-        """The trainer that `save` wrote to `folder`, without its reference policy where that is not wanted.
+        """The trainer that `save` wrote to `folder`, without reference policy and average where they are not wanted.
 
         `parallel` need not be that of the ranks that saved it. Raises StoreError when the folder is not complete.
         """
         checkpoints.read_info(folder)
         trainer = cls.__new__(cls)
         trainer._prepare(folder / checkpoint.MODEL, config, device, None, parallel)
-        trainer.load(folder, reference=reference)
+        trainer.load(folder, reference=reference, average=average)
         return trainer
 
     def _prepare(
@@ -126,6 +161,7 @@ class Trainer:
         self.updater = Updater(self.model.to(self.device), config)
         self._training = self._runner(self.updater.ddp)
         self.reference: ReferencePolicy | None = None
+        self.averaged: AveragedWeights | None = None
         self.loaded_version = ""  # of the checkpoint that was loaded
 
     @property
@@ -214,6 +250,13 @@ class Trainer:
         self.reference = None  # which gives its memory to the next one
         self.reference = ReferencePolicy(self.updater.trained())
 
+    def keep_average(self, keep: bool) -> None:
+        """Have an average of weights, where there is none one that begins with those of now; or have none."""
+        if not keep:
+            self.averaged = None
+        elif self.averaged is None:
+            self.averaged = AveragedWeights(self.updater.trained())
+
     def snapshot(self) -> dict[str, Tensor]:
         """Full Hugging Face tensors that later steps don't change, on the model's device: on rank 0, none elsewhere.
 
@@ -227,17 +270,30 @@ class Trainer:
     def export(self, folder: Path, tensors: dict[str, Tensor] | None = None) -> str:
         """Write a Hugging Face folder, atomically; returns the blake2b-128 of its safetensors file, hex.
 
-        `tensors` is a snapshot that was made already. Every rank calls this, and rank 0 writes.
+        `tensors` is a snapshot that was made already. The average of weights, where there is one, lies in a folder in
+        it. Every rank calls this, and rank 0 writes.
         """
+        averaged: dict[str, Tensor] = {}
+        if self.averaged is not None:
+            with self.averaged.in_place():
+                placed = whole_tensors(self.model, self.shape, on_host=True)
+                averaged = {name: tensor.clone() for name, tensor in placed.items()}
         whole = whole_tensors(self.model, self.shape, on_host=True) if tensors is None else tensors
-        return on_first(lambda: self.write(folder, whole, adapter=True).encode()).decode()
+        return on_first(lambda: self.write(folder, whole, adapter=True, averaged=averaged).encode()).decode()
 
     def export_adapter(self, folder: Path) -> str:
         """Write the adapter alone, in PEFT's form; returns the digest of its tensors. Every rank calls this."""
         config, tensors = self.config.lora.peft(self.shape), lora.peft_tensors(self.model.adapters)
         return on_first(lambda: hf_folder.write_adapter(folder, config, tensors).encode()).decode()
 
-    def write(self, folder: Path, tensors: dict[str, Tensor], *, adapter: bool = False) -> str:
+    def write(
+        self,
+        folder: Path,
+        tensors: dict[str, Tensor],
+        *,
+        adapter: bool = False,
+        averaged: dict[str, Tensor] | None = None,
+    ) -> str:
         """The same of a snapshot by rank 0 alone, while the others work.
 
         With `adapter`, a LoRA run's adapter as it is now lies next to the merged weights, in PEFT's form.
@@ -245,21 +301,21 @@ class Trainer:
         peft = None
         if adapter and self.config.lora.rank:
             peft = (self.config.lora.peft(self.shape), lora.peft_tensors(self.model.adapters))
-        return hf_folder.write(folder, tensors, self.companions, peft)
+        return hf_folder.write(folder, tensors, self.companions, peft, averaged)
 
     def save(self, folder: Path, version: str = "0.0") -> str:
-        """Write a checkpoint, atomically: weights, Adam's state, reference. Returns the digest of its files."""
+        """Write a checkpoint, atomically: weights, Adam's state, reference, average. Returns its files' digest."""
         info = checkpoints.CheckpointInfo(
             version=version,
             has_reference=self.reference is not None,
+            has_average=self.averaged is not None,
             dtype=self.config.dtype,
             lora=self.config.lora,
         )
-        reference = self._reference_weights
-        return checkpoint.save(folder, info, self.companions, self.updater, reference)
+        return checkpoint.save(folder, info, self.companions, self.updater, self._kept_weights)
 
-    def load(self, folder: Path, *, reference: bool = True) -> str:
-        """Take over a checkpoint's weights, Adam's state and, where wanted, its reference; returns its version.
+    def load(self, folder: Path, *, reference: bool = True, average: bool = True) -> str:
+        """Take over a checkpoint's weights, Adam's state and, where wanted, reference and average; returns its version.
 
         Raises StoreError when the folder is not a complete checkpoint or holds numbers of another kind.
         """
@@ -273,13 +329,16 @@ class Trainer:
         self.reference = None
         if reference and info.has_reference:
             self.new_reference()  # whose weights are read next
-        checkpoint.load(folder, self.updater, self._reference_weights)
+        self.averaged = None
+        self.keep_average(average and info.has_average)
+        checkpoint.load(folder, self.updater, self._kept_weights)
         self.loaded_version = info.version
         return info.version
 
     @property
-    def _reference_weights(self) -> dict[str, Tensor]:
-        return {} if self.reference is None else self.reference.weights
+    def _kept_weights(self) -> checkpoint.Kept:
+        kept = {checkpoint.REFERENCE: self.reference, checkpoint.AVERAGE: self.averaged}
+        return {kind: {} if one is None else one.weights for kind, one in kept.items()}
 
     def _step(
         self,

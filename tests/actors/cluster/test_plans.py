@@ -28,6 +28,32 @@ def said(name: str, *overrides: str) -> dict[str, str]:
     return dict(summary(deploy, lanes_of(deploy.tasks)))
 
 
+OPTIONS = {
+    "learner.rl.advantage=gigpo": "advantages by gigpo",
+    "learner.rl.baseline=posterior": "baseline posterior",
+    "learner.loss_aggregation=trajectory_mean": "trajectory_mean",
+    "learner.rl.ratio=sequence": "ratio sequence",
+    **{f"learner.rl.mismatch={name}": f"mismatch {name}" for name in ("none", "token_mask", "sequence_mask")},
+    "learner.rl.entropy_target=0.3": "entropy_target 0.3",
+    "learner.rl.entropy_coef=0.01": "entropy_coef 0.01",
+    "learner.rl.negative_scale_end=0.5": "negative_scale_end 0.5",
+    "learner.rl.negative_scale_steps=9": "negative_scale_steps 9",
+    "learner.rl.average=0.9": "average 0.9",
+    "learner.rl.loss=own.package:loss": "loss own.package:loss",
+    "learner.rl.reward=own.package:reward": "reward own.package:reward",
+    "replay.success_replay=true": "success_replay",
+    "replay.prefix_replay=0.5": "prefix_replay 0.5",
+    "demos.relabel=true": "relabel: the oracle's answers in place of rewards",
+    "learner.probe_every=6": "probe of 256 prompts every 6 steps",
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_each_option_of_the_learner_is_one_key_that_a_plan_shows(option: str) -> None:
+    assert OPTIONS[option] in said("ablation-entropulse", option)["learning"].split(", ")
+    assert OPTIONS[option] not in said("ablation-entropulse")["learning"].split(", ")
+
+
 def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
     smoke = said("smoke")
     assert smoke["batches"].startswith("1 group of 4 episodes per RL step")
@@ -39,12 +65,13 @@ def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
     options = [
         "learner.rl.prior_weight=4",
         "learner.rl.tis_cap=3",
+        "learner.rl.average=0.9",
         "replay.success_replay=true",
         "demos.relabel=true",
         "replay.prefix_replay=0.5",
     ]
     assert said("smoke", *options)["learning"].endswith(
-        "prior_weight 4, tis_cap 3, prefix_replay 0.5, success_replay, "
+        "prior_weight 4, tis_cap 3, average 0.9, prefix_replay 0.5, success_replay, "
         "relabel: the oracle's answers in place of rewards"
     )
     assert "probe of 256 prompts every 6 steps" in said("local", "learner.probe_every=6")["learning"]
