@@ -74,7 +74,6 @@ class Pipeline:
         return wanted[: self.most], dropped
 
     async def _one(self, interface: Interface) -> Built:
-        """Code and cases by separate requests, then rounds of trial and repair."""
         name, profile = interface.name, self._profile
         source, made = "", None
         problem: Complaint | None = None

@@ -124,7 +124,6 @@ def _web_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _web(args: argparse.Namespace) -> int:
-    """Serve until interrupted; 2 where the address can't be had."""
     import asyncio
 
     from actors.cluster import output
@@ -151,7 +150,6 @@ def _report_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _report(args: argparse.Namespace) -> int:
-    """Print it; 1 when a run that was to be evaluated played no round."""
     from actors.cluster import paths as places
     from actors.cluster.report import show
     from runtime.errors import ConfigError
@@ -189,7 +187,6 @@ def _episodes_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _episodes(args: argparse.Namespace) -> int:
-    """List or show; 0, or 2 where there is no such episode."""
     from actors.cluster import paths
     from actors.cluster.runs import run_folder
     from actors.cluster.views import episodes

@@ -89,7 +89,6 @@ def _parse_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _parse(args: argparse.Namespace) -> int:
-    """Parse the answer; 0 or 2."""
     from actors.cluster import output
     from actors.cluster.config.suggest import hint
     from runtime.errors import ConfigError
@@ -161,7 +160,6 @@ def _export_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _export(args: argparse.Namespace) -> int:
-    """Write it; 0."""
     from actors.cluster.runs import weights
 
     named = weights.locate(args.model, Path(args.runs), args.at or "")
@@ -178,7 +176,6 @@ def _model_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _model(args: argparse.Namespace) -> int:
-    """Check it; 0 where all is good, else 1."""
     import warnings
 
     warnings.simplefilter("ignore")  # Megatron's, of kernels that it lacks

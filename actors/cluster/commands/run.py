@@ -73,7 +73,6 @@ def wanted(args: argparse.Namespace) -> WantedRuns:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Run it."""
     from actors.cluster import output
     from actors.cluster.runs import run as runcommand
     from actors.cluster.runs.requests import resolve
@@ -110,7 +109,6 @@ def _apply_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _apply(args: argparse.Namespace) -> int:
-    """Change it."""
     from actors.cluster import output
     from actors.cluster.config import deploy_files
     from actors.cluster.runs import apply, run_folder

@@ -210,7 +210,6 @@ def _keys_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _keys(args: argparse.Namespace) -> int:
-    """Print them; 0."""
     from actors.cluster import output
     from actors.cluster.config import keys
     from actors.cluster.config.suggest import nearest

@@ -30,7 +30,6 @@ def bundled() -> dict[str, Path]:
 
 
 def _deploy_files(folder: Path) -> list[Path]:
-    """The deploy files in a folder."""
     return [path for path in sorted(folder.glob("*.yaml")) if path.stem not in APART]
 
 

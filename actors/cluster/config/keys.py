@@ -76,7 +76,6 @@ def _said(annotation: Any) -> tuple[str, bool]:
 
 
 def _parts(shape: Any) -> Iterator[Any]:
-    """What a value may be, one by one."""
     if get_origin(shape) is Annotated:
         yield from _parts(get_args(shape)[0])
     elif get_origin(shape) in (Union, UnionType):

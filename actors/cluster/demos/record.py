@@ -101,7 +101,6 @@ def _model(args: argparse.Namespace) -> str:
 
 
 def _of_file(args: argparse.Namespace) -> Deploy:
-    """A deploy file's tasks, pool and strata, for a run that only records."""
     if args.suite or args.tasks:
         raise ConfigError("--deploy FILE says which tasks are demonstrated: leave SUITE and --tasks out")
     for name, (_, path) in FLAGS.items():

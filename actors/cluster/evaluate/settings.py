@@ -185,7 +185,6 @@ def _like(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
 
 
 def _of_machines(override: str) -> bool:
-    """Whether an override places parts on machines."""
     name = f"{override.partition('=')[0].strip()}."
     return any(name.startswith(f"{key}.") for key in ("cluster", *Deploy().places))
 
@@ -213,7 +212,6 @@ def _of_files(args: argparse.Namespace, like: Deploy) -> list[str]:
 
 
 def _tasks(args: argparse.Namespace, like: Deploy) -> list[str]:
-    """The instances to play."""
     if args.tasks is None:
         ids = lanes.lanes_of(TasksConfig(eval=like.tasks.eval)).eval
         if not ids:

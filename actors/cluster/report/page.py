@@ -112,7 +112,7 @@ def rounds_of(rounds: Sequence[EvaluationRound]) -> TextTable:
         whole, summary = played.summary.whole, played.summary
         rates = (whole.feasible, whole.without_faults, summary.trained.all, summary.untrained.all)
         passed = ", ".join(f"@{k} {value:.3f}" for k, value in summary.pass_at.items())
-        name = played.name if played.closed else f"{played.name} (going on)"
+        name = played.name if played.closed else f"{played.name} (unfinished)"
         made = played.version if lineages else version.step
         cells = (
             name,

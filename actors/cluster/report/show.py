@@ -145,7 +145,6 @@ def _document(groups: Sequence[Group], runs: Sequence[RunFigures]) -> dict[str, 
 
 
 def _print_learned(pairs: Sequence[BeforeAndAfter]) -> None:
-    """One task before and after, an answer a line."""
     for pair in pairs:
         output.line(output.clean(f"\n{pair.after.task} before and after: {pair.after.task_line}"))
         for episode in pair:

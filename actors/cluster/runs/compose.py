@@ -209,7 +209,6 @@ def _ledger(deploy: Deploy, named: Named, incarnation: str) -> ActorSpec:
 
 
 def _learner(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
-    """The ranks, and the actor that plans steps."""
     learner, seed, groups = deploy.learner, deploy.run.seed, _groups(deploy)
     ranks = range(learner.parallel.ranks)
     rank = RankSettings(learner=learner, ranks=tuple(f"rank/{i}" for i in ranks))
@@ -238,7 +237,6 @@ def _learner(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]
 
 
 def _groups(deploy: Deploy) -> GroupSettings | None:
-    """How weights go by collective, if they do."""
     sync, backend = deploy.weight_sync, "gloo" if deploy.samplers.device == "cpu" else "nccl"
     if sync.transport != "collective":
         return None
@@ -266,7 +264,6 @@ def _samplers(
     *,
     adapters: tuple[int, list[str]] = (0, []),
 ) -> list[ActorSpec]:
-    """An actor in front of each engine, and the router in front of them."""
     names = _sampler_names(samplers)
     made = [
         ActorSpec(

@@ -182,8 +182,7 @@ def judge_round(_: Plan, figures: Figures) -> Verdict:
 
 
 def recorded(figures: Figures) -> str:
-    """`recorded: text_editor/gui 12, ...`: demonstrations by family and route, and on another line tasks by how often
-    solved."""
+    """`recorded: text_editor/gui 12`: by family and route, and on another line tasks by how often they were solved."""
     counts = [("recorded: ", figures.demo_strata), ("tasks: ", figures.demo_tasks)]
     lines = [head + ", ".join(f"{name} {n}" for name, n in sorted(some.items())) for head, some in counts if some]
     return "\n".join(lines)

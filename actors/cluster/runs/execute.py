@@ -25,6 +25,7 @@ from actors.cluster.runs.compose import Plan
 from actors.cluster.runs.evaluation_rounds import Verdict
 from actors.cluster.runs.run_folder import OUT_OF_TIME, RunRecord
 from actors.cluster.runs.run_reader import RunNow, RunReader
+from actors.cluster.words import plain
 from actors.desktop.providers.sandbox.owners import namespace
 from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, PhaseRef, WaitFigures
 from runtime.disk import refusal
@@ -64,7 +65,10 @@ def cells(now: RunNow, seats: int) -> list[tuple[str, str]]:
     going = now.rounds[-1] if now.rounds and not now.phase else None  # the one round of a run that only plays it
     phase, done, whole = (going.name, going.played, going.planned) if going else (now.phase, now.done, now.whole)
     count = f"{done}/{whole}" if whole is not None else str(done)
-    shown = [("phase", phase or "start"), ("demos" if phase == Phase.DEMO else "step", count)]
+    shown = [
+        ("phase", phase if going else plain(now.phase) or "start"),
+        ("demos" if phase == Phase.DEMO else "step", count),
+    ]
     if now.left_s is not None:
         shown.append(("left", output.duration(now.left_s)))
     won = [step.success for step in now.curve if step.success is not None][-_MEAN_OF:] if phase == Phase.RL else []
@@ -273,7 +277,6 @@ async def _until_the_end(system: ActorSystem, run: LiveRun, job: Job, stop: asyn
 
 
 async def _close(system: ActorSystem) -> None:
-    """Answer every parked request with `final`."""
     with suppress(ComputerRLError):  # a ledger that is gone has no parked requests left
         await system.ref("replay").ask(CloseRun(), timeout_s=5.0)
 

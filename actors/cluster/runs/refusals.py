@@ -164,7 +164,6 @@ def _idle_phases(deploy: Deploy, named: Named) -> None:
 
 
 def _out_of_reach(deploy: Deploy, _: Named) -> None:
-    """More steps are required than the phases have."""
     require, phases, demos = deploy.run.require, deploy.entropulse, deploy.demos
     again = demos.resample_rounds * (demos.resample_bc_steps or phases.bc_steps)
     cloning = phases.bc_steps and phases.bc_steps + again
@@ -186,7 +185,6 @@ def _shared_round(deploy: Deploy, _: Named) -> None:
 
 
 def _collective(deploy: Deploy, _: Named) -> None:
-    """Learner and engines can't form a group by NCCL."""
     samplers = deploy.samplers
     if deploy.weight_sync.transport != "collective" or samplers.device == "cpu" or samplers.attach:
         return

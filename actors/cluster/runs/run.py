@@ -92,7 +92,6 @@ def start(runs: Sequence[RunRequest], *, web: int | None = None) -> int:
 
 
 def _report(runs: Sequence[Path], out: Path) -> None:
-    """Write the report of those of `runs` that have played."""
     if not (played := [path for path in runs if (path / LEDGER).is_file()]):
         return
     from actors.cluster.report import show  # what draws is loaded last

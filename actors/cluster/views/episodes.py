@@ -222,7 +222,6 @@ def _print(run: Path, line: EpisodeLine, episode: EpisodeView, *, tokens: bool) 
 
 
 def _decoder(run: Path) -> Callable[[list[int]], str]:
-    """What turns ids into text, by the tokenizer of the run's model."""
     return Tokenizer.load(models.locate(deploy_files.stored(run).model.path)).decode
 
 

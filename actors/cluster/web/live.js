@@ -22,7 +22,6 @@ function duration(seconds) {
 }
 
 let over = false;  // the run goes on no longer
-const idle = () => over ? "" : "waits for work";
 const PHASES = {demo: "demonstrations", bc: "cloning", rl: "RL"};
 const plain = (phase) => PHASES[phase] ?? phase;
 const sum = (counts) => Object.values(counts).reduce((a, b) => a + b, 0);
@@ -105,7 +104,7 @@ function showRun(run) {
   over = run.state !== "running";
   at("h-now").textContent = over ? "At its end" : "Now";
   sayLogs();
-  for (const tile of seats.values()) if (tile.idle) tile.said.textContent = idle();
+  for (const tile of seats.values()) sayTile(tile);
   numbers(run);
   showHeldOut(run.rounds);
   saySeats();
@@ -218,13 +217,18 @@ function tileOf(name) {
   return tile;
 }
 
+function sayTile(tile) {
+  tile.busy = Boolean(tile.trace) && !over;
+  tile.className = `seat${tile.busy ? " busy" : ""}${tile.quarantine ? " rests" : ""}`;
+  const plays = tile.trace ? `${tile.trace} ${tile.task}` : "waits for work";
+  tile.said.textContent = tile.quarantine ? `in quarantine: ${tile.quarantine}` : over ? "" : plays;
+}
+
 function showSeats(changed) {
   for (const [name, trace, task, token, success, quarantine] of changed) {
     const tile = tileOf(name);
-    tile.className = `seat${trace ? " busy" : ""}${quarantine ? " rests" : ""}`;
-    tile.busy = Boolean(trace);
-    tile.idle = !quarantine && !trace;
-    tile.said.textContent = quarantine ? `in quarantine: ${quarantine}` : trace ? `${trace} ${task}` : idle();
+    Object.assign(tile, {trace, task, quarantine});
+    sayTile(tile);
     if (token) {
       tile.token = token;
       tile.href = `${base}/episodes/${token}`;

@@ -148,7 +148,6 @@ class LiveServer:
         return answer
 
     async def _learned(self, request: web.Request) -> web.Response:
-        """The same tasks before and after."""
         path = await self._path(request)
         pairs = await asyncio.to_thread(learned, path)
         nothing = "Tasks show here that the first round missed and the last one solved, once two rounds are over."

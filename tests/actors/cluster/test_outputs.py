@@ -106,7 +106,7 @@ def test_a_terminal_shows_the_newest_line_of_a_run_in_place_of_the_last() -> Non
         shown.note("a note")
     newest, note = out.getvalue().split("\r\x1b[K")[1:]
     assert (len(newest), note) == (59, "a note\n")
-    assert "phase rl  step 3/9  left 1m10s" in newest
+    assert "phase RL  step 3/9  left 1m10s" in newest
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from runtime.errors import ConfigError
 from runtime.http import Guard, bearer
 from runtime.http import served as guarded
 from tests.actors.cluster.browser import browser
-from tests.actors.cluster.fabricated import HOSTILE, Reader, whole
+from tests.actors.cluster.fabricated import GOES_ON, HOSTILE, Fabricated, Reader, whole
 
 TITLE = "<img src=x onerror=\"document.title='run'\">"
 
@@ -236,13 +236,20 @@ async def test_a_browser_follows_a_run_through_a_restart_of_the_server(run: Path
             assert await page.eval("document.documentElement.scrollWidth <= window.innerWidth")
             reserve(run, 3, TITLE)
             await page.until("document.getElementById('wall').childElementCount === 2")
-            assert TITLE in await page.eval("document.getElementById('wall').textContent")
-            assert await page.eval("document.querySelectorAll('#wall img[src=x]').length") == 0
+            assert await page.eval("document.querySelectorAll('#wall .busy').length") == 0, "it has ended"
             await page.eval("document.getElementById('wall').scrollIntoView()")
             await page.until("document.querySelector('#wall img').naturalWidth > 0")
         await page.until("!document.getElementById('trouble').hidden")
+        going = Fabricated(run.parent / "goes", verdict=GOES_ON)
+        reserve(going.done(), 3, TITLE)
         async with served(run.parent, port=int(at.rpartition(":")[2])):
             await page.until("document.getElementById('trouble').hidden")
+            await page.ask("Page.navigate", url=f"{at}/runs/goes")
+            await page.until("document.querySelectorAll('#wall .busy').length === 1")
+            assert TITLE in await page.eval("document.getElementById('wall').textContent")
+            assert await page.eval("document.querySelectorAll('#wall img[src=x]').length") == 0
+            await page.ask("Page.navigate", url=f"{at}/runs/one")
+            await page.until("document.getElementById('wall')?.childElementCount === 2")
             await page.eval("document.querySelector('#filter [name=event]').value = 'no_such'")
             await page.eval("document.querySelector('#filter button').click()")
             await page.until("document.getElementById('logs').textContent === ''")
@@ -250,6 +257,7 @@ async def test_a_browser_follows_a_run_through_a_restart_of_the_server(run: Path
             await page.until("document.querySelector('article h2') !== null")
             assert HOSTILE.partition("&")[0] in await page.eval("document.body.textContent")
             assert await page.eval("document.querySelectorAll('script').length") == 0
+    going.owner.end("ok", None)
 
 
 async def test_prometheus_reads_runs_that_go_on(run: Path) -> None:

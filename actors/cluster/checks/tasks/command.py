@@ -86,7 +86,6 @@ def seats_of(args: argparse.Namespace) -> SeatsConfig:
 
 
 def _check_files(args: argparse.Namespace) -> int:
-    """The verdict on each task file, and what all of them lack."""
     files, shown = tasksets.files_at(args.suite), output.Progress(as_json=args.json)
     rows = form.check_files(files, lambda done: shown.line(f"{done}/{len(files)} files"), published=published.is_here())
     bad = [one for one in rows if one.verdict == "unsound" or any(need.startswith("file ") for need in one.needs)]

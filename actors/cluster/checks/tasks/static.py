@@ -93,7 +93,6 @@ def _piece(need: str) -> str:
 
 
 def _check_task(report: Report, where: str, task: Task) -> None:
-    """Set-up and verifier, step by step and function by function."""
     for place, step in enumerate(task.config):
         try:
             setup(msgspec.structs.replace(task, config=[step]), HOME)
