@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 from msgspec.structs import replace as replace_in
@@ -291,5 +291,13 @@ def wanted_by(task: Task) -> list[WantedFixture]:
 
 def names_a_file(url: str) -> bool:
     """Whether `url` leads to more than a host: what a bare host serves is no file of a task."""
-    parts = urlsplit(url)
+    parts = parts_of(url)
     return bool(parts.path.strip("/") or parts.query)
+
+
+def parts_of(url: str) -> SplitResult:
+    """The parts of an address, none where it is no address."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")

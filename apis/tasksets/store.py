@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from runtime.errors import ConfigError
 
 PLACE = "COMPUTERRL_TASKS"  # the variable that names another folder for task sets and fixtures
 LOCK = "lock.json"
+STALE_S = 3600.0  # longer than any write takes
 MOST_FIXTURE, MOST_LOCK = 512 << 20, 64 << 20  # bytes
 
 
@@ -79,7 +82,10 @@ def _lock(wanted: WantedFixture) -> FixtureLock | None:
 def digest_of(wanted: WantedFixture) -> str:
     """The sha256 of what a fixture holds; "" where it was not fetched."""
     lock = _lock(wanted)
-    return lock.sha256 if lock is not None and content_place(lock.sha256).is_file() else ""
+    try:
+        return lock.sha256 if lock is not None and content_place(lock.sha256).stat().st_size == lock.size else ""
+    except OSError:
+        return ""
 
 
 class Fixtures:
@@ -136,6 +142,14 @@ def _write(place: Path, data: bytes) -> None:
     part = place.with_name(f"{place.name}.{os.getpid()}.part")
     part.write_bytes(data)
     part.replace(place)
+
+
+def clear() -> None:
+    """Remove what fetches that were killed have left half-written."""
+    for part in root().rglob("*.part"):
+        with suppress(OSError):
+            if time.time() - part.stat().st_mtime > STALE_S:
+                part.unlink()
 
 
 def set_place(name: str) -> Path:

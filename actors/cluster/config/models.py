@@ -61,9 +61,9 @@ def folder_of(base: str, *, weights: bool = True) -> Path:
     The files of a name are fetched where the cache lacks them, without `weights` where they are not wanted. Raises
     ConfigError.
     """
-    folder = {BASE: bundled, CLONED: cloned}.get(base, Path(base).resolve)()
+    folder = {BASE: bundled, CLONED: cloned}.get(base, Path(base).absolute)()
     if folder.is_dir():
-        return folder
+        return folder.resolve()
     if "://" in base:
         raise ConfigError(f"{base}: a model at a URL has no weights here: only `eval` and `play --model` take one")
     if name := hub_name(base):

@@ -90,7 +90,8 @@ def set_of(name: str) -> str:
         raise ConfigError(
             f"there is no task set {name}, nor such a file or folder; {hint(name, [*bundled(), *store.names()])}"
         )
-    return store.adopt(Path(name).resolve().stem, files_at(name), pinned=False)
+    files = files_at(name)
+    return store.adopt(Path(name).resolve().stem, files, pinned=False)
 
 
 def verdicts(name: str, *, published: bool = False) -> list[Covered]:

@@ -199,3 +199,23 @@ def test_parse_takes_other_names_of_applications(
 def test_a_key_of_a_megabyte_is_named_in_a_short_line(capsys: pytest.CaptureFixture[str]) -> None:
     Path("long.yaml").write_text(f"? {'k' * 900_000}\n: 1\n")
     assert len(refused(capsys, "run", "long.yaml", "--dry-run")) <= cli.LONGEST + 10
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "smoke", "--dry-run", "--set", "model.path=loop"),
+        ("run", "smoke", "--dry-run", "--set", "desktops.provider.state_dir=loop"),
+        ("run", "loop", "--dry-run"),
+        ("model", "check", "loop"),
+        ("tasks", "fetch", "loop.json"),
+        ("eval", "base", "--tasks", "loop.json"),
+        ("demos", "show", "loop.parquet"),
+        ("status", "loop"),
+    ],
+)
+def test_a_circle_of_links_is_refused_in_one_line(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("loop", "loop.json", "loop.parquet"):
+        Path(name).symlink_to(name)
+    assert cli.main(words) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1

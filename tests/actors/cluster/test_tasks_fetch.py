@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socketserver
 import threading
 import uuid
 from collections.abc import Iterator
@@ -167,6 +169,83 @@ def mirror() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_port}/mirror"
         server.shutdown()
         thread.join()
+
+
+BODY = b"12345"
+ANSWERS = {  # what a server sends, and what is taken of it
+    "a length": (b"200 OK\r\nContent-Length: 5\r\n\r\n" + BODY, BODY),
+    "pieces": (b"200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n0\r\n\r\n", BODY),
+    "more than was said": (b"200 OK\r\nContent-Length: 5\r\n\r\n" + BODY + b"67", BODY),
+    "less than was said": (b"200 OK\r\nContent-Length: 6\r\n\r\n" + BODY, None),
+    "pieces that end early": (b"200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n", None),
+    "no length": (b"200 OK\r\n\r\n" + BODY, None),
+    "a length that is none": (b"200 OK\r\nContent-Length: five\r\n\r\n" + BODY, None),
+    "two lengths": (b"200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n" + BODY, None),
+    "a part": (b"206 Partial Content\r\nContent-Range: bytes 0-4/9\r\nContent-Length: 5\r\n\r\n" + BODY, None),
+    "a range that is refused": (b"416 Range Not Satisfiable\r\nContent-Length: 0\r\n\r\n", None),
+    "packed": (b"200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\n" + BODY, None),
+    "a way to a file": (b"302 Found\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\n\r\n", None),
+    "a circle": (b"302 Found\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n", None),
+    "too much": (b"200 OK\r\nContent-Length: 50\r\n\r\n" + BODY * 10, None),
+}
+
+
+@pytest.mark.parametrize(("sent", "taken"), ANSWERS.values(), ids=ANSWERS)
+def test_nothing_half_done_is_taken_for_whole(
+    sent: bytes, taken: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MOST_FIXTURE", 40)
+
+    class Answer(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            while self.rfile.readline() not in (b"\r\n", b""):
+                pass
+            self.wfile.write(b"HTTP/1.1 " + sent)
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert fetch.downloaded(f"http://127.0.0.1:{server.server_address[1]}/x") == taken
+        server.shutdown()
+
+
+def test_an_answer_that_goes_on_for_ever_is_given_up(mirror: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "WHOLE_S", 0.0)
+    assert fetch.downloaded(mirror) is None
+    assert len(Mirror.asked) == fetch.TRIES
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "ftp://127.0.0.1:1/x", "etc/passwd", "//x/y", "http://[::1/x", "http://\ud800/x", "x:y"]
+)
+def test_what_a_task_file_names_is_asked_for_over_http_alone(
+    tmp_path: Path, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    laid(tmp_path, **{"t.json": named("t", url, "a.txt", url, "b.txt")})
+    assert cli.main(["tasks", "fetch", str(tmp_path / "t.json")]) in (1, 2)
+    assert "Traceback" not in capsys.readouterr().err
+    assert not list((tmp_path / "store").rglob("sha256/*/*"))
+    assert cli.main(["tasks", "fetch", "osworld", "--from", "file:///x"]) == 2
+    assert "an address begins with http" in capsys.readouterr().err
+
+
+def test_what_was_cut_short_on_disk_is_fetched_again(tmp_path: Path) -> None:
+    hub = laid(tmp_path / "hub", **{"calc__t1__a b.xlsx": b"one", "calc__t1__gold.xlsx": b"two"})
+    assert fetched(tmp_path, hub) == 0
+    place = store.content_place(store.sha256(b"one"))
+    place.write_bytes(b"o")
+    stale = place.with_name("x.1.part")
+    stale.write_bytes(b"o")
+    os.utime(stale, (1, 1))
+    assert verdict()[0] == "needs_file"
+    assert fetched(tmp_path, hub) == 0
+    assert content(T1, START, "a b.xlsx") == b"one"
+    assert not stale.exists(), "a fetch that was killed left it"
+
+
+def test_a_circle_of_links_is_no_file(tmp_path: Path) -> None:
+    hub = laid(tmp_path / "hub", **{"calc__t1__gold.xlsx": b"two"})
+    (hub / "calc" / "t1" / "a b.xlsx").symlink_to("a b.xlsx")
+    assert fetched(tmp_path, hub) == 1
 
 
 def test_a_download_that_broke_off_begins_again(mirror: str) -> None:

@@ -1,16 +1,15 @@
 """`tasks fetch`: task files and their fixtures, from folders or over HTTP, into the store.
 
-What was fetched once is locked by its sha256. An interrupted fetch goes on with what is missing.
+What was fetched once is locked by its sha256. An interrupted fetch goes on with what is missing. A task file is a
+stranger's: what it names is asked for over HTTP alone, and taken only where the answer says that it is whole.
 """
 
 from __future__ import annotations
 
 import argparse
-import http.client
 import os
 import re
-import urllib.error
-import urllib.request
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -18,6 +17,7 @@ from operator import attrgetter
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+import httpx2
 import msgspec
 
 from actors.cluster import output
@@ -25,7 +25,7 @@ from actors.cluster.config import tasksets
 from apis.tasks import osworld
 from apis.tasks import registry as tasks
 from apis.tasksets import store
-from apis.tasksets.getters import WantedFixture, names_a_file, wanted_by
+from apis.tasksets.getters import WantedFixture, names_a_file, parts_of, wanted_by
 from runtime import disk
 from runtime.errors import ConfigError
 
@@ -51,13 +51,14 @@ KNOWN = {
 }  # fmt: skip
 RESOLVED = re.compile(r"/resolve/([^/]+)/(.*)$")  # a dataset's file: its revision, its path
 POINTER = b"version https://git-lfs"  # what a clone without large files has in their place
-TRIES, TIMEOUT_S = 3, 60.0
+TRIES, TIMEOUT_S, WHOLE_S = 3, 60.0, 3600.0  # seconds between two pieces of an answer, and for all of it
+PLAIN = {"Accept-Encoding": "identity"}
 MISSING_SHOWN = 10
 
 
 def places_in(folder: Path, wanted: WantedFixture) -> Iterator[Path]:
     """Where `folder` may hold it: as the dataset does, or as the published harness's cache does."""
-    resolved = RESOLVED.search(urlsplit(wanted.url).path)
+    resolved = RESOLVED.search(parts_of(wanted.url).path)
     if resolved:
         yield folder / unquote(resolved.group(2))
     cached = f"{uuid.uuid5(uuid.NAMESPACE_URL, wanted.url)}_{wanted.name}"
@@ -69,9 +70,9 @@ def places_in(folder: Path, wanted: WantedFixture) -> Iterator[Path]:
 
 def found_in(folder: Path, wanted: WantedFixture) -> bytes | None:
     """Its content from `folder`, or None; a pointer to a large file that the clone lacks is no content."""
-    root = folder.resolve()
+    root = Path(os.path.realpath(folder))
     for place in places_in(folder, wanted):
-        real = place.resolve()
+        real = Path(os.path.realpath(place))  # of a circle of links, too
         if real.is_relative_to(root) and real.is_file():
             data = disk.read_bytes(real, store.MOST_FIXTURE)
             if not data.startswith(POINTER):
@@ -96,20 +97,30 @@ def downloaded(at: str) -> bytes | None:
     """The content of the address `at`; None where it can't be had."""
     for _ in range(TRIES):
         try:
-            with urllib.request.urlopen(at, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the user's own address
-                data = answer.read(store.MOST_FIXTURE + 1)
-                length = answer.headers.get("Content-Length")
-        except urllib.error.HTTPError as error:
-            if error.code in (401, 403, 404):
-                return None
-        except (OSError, http.client.HTTPException):
+            with httpx2.stream("GET", at, timeout=TIMEOUT_S, follow_redirects=True, headers=PLAIN) as answer:
+                if answer.status_code in (401, 403, 404):
+                    return None
+                # Without a length of either kind, an answer that broke off looks like a whole one.
+                sure = not {"content-length", "transfer-encoding"}.isdisjoint(answer.headers)
+                if answer.status_code == 200 and sure and "content-encoding" not in answer.headers:
+                    return _whole(answer)
+        except (httpx2.InvalidURL, ValueError):
+            return None
+        except (httpx2.HTTPError, OSError):
             continue
-        else:
-            if len(data) > store.MOST_FIXTURE:
-                return None
-            if length is None or len(data) == int(length):  # else the connection broke off
-                return bytes(data)
     return None
+
+
+def _whole(answer: httpx2.Response) -> bytes | None:
+    """The bytes of an answer; None where they are too many. Raises httpx2.HTTPError, TimeoutError."""
+    data, end = bytearray(), time.monotonic() + WHOLE_S
+    for piece in answer.iter_raw():
+        data += piece
+        if len(data) > store.MOST_FIXTURE:
+            return None
+        if time.monotonic() > end:
+            raise TimeoutError
+    return bytes(data)
 
 
 def task_files(name: str, folders: Sequence[Path]) -> list[Path]:
@@ -156,6 +167,10 @@ def fetch(args: argparse.Namespace) -> int:
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError(f"--from {folder}: there is no such folder")
+    for url in urls:
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(f"--from {url}: an address begins with http:// or https://; a folder is named by its path")
+    store.clear()
     if args.name in KNOWN and not (store.is_set(args.name) and not folders):
         name = store.adopt(args.name, task_files(args.name, folders), pinned=True)
     else:

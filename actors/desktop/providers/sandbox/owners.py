@@ -37,15 +37,18 @@ def unsafe(folder: Path) -> str | None:
         # A user outside of this user namespace looks like this, the machine's root among them.
         trusted.add(int(Path("/proc/sys/kernel/overflowuid").read_text()))
     place = folder.absolute()
-    ways = dict.fromkeys([place, *place.parents, place.resolve(), *place.resolve().parents])
+    real = Path(os.path.realpath(place))
+    ways = dict.fromkeys([place, *place.parents, real, *real.parents])
     for path in reversed(ways):  # links, too, are as safe as the folder that they lie in
         try:
             seen = path.stat()
         except (FileNotFoundError, NotADirectoryError):
             continue
+        except OSError as error:
+            return f"{path}: {error.strerror}; name another"
         if seen.st_uid not in trusted:
             return f"{path} belongs to user {seen.st_uid}; chown {os.geteuid()} {path}"
-        shared = seen.st_mode & _OTHERS and not (seen.st_mode & stat.S_ISVTX and path not in (place, place.resolve()))
+        shared = seen.st_mode & _OTHERS and not (seen.st_mode & stat.S_ISVTX and path not in (place, real))
         if shared:
             return f"other users may write to {path}; chmod go-w {path}"
     return None
