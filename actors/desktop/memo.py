@@ -99,7 +99,7 @@ def known(of: str, file: Path) -> str:
 def stored(file: Path) -> list[list[MemoLine]]:
     """The lines of `file`, and the bundled ones. Raises ConfigError for a file that is no memo."""
     try:
-        return [read(one) if one.is_file() else [] for one in (file, BUNDLED)]
+        return [read(one) if one.exists() else [] for one in (file, BUNDLED)]
     except StoreError as error:
         raise ConfigError(f"desktops.memo_file: {error}") from None
 

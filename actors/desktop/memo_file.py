@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from apis.tasks.verify.verify import TaskVerdict
+from runtime import disk
 from runtime.errors import StoreError
 
 Key = bytes  # 16 of them
@@ -75,16 +76,18 @@ def read(file: Path) -> list[MemoLine]:
     import pyarrow.parquet as pq
 
     try:
-        if file.stat().st_size > FILE_MOST:
-            raise StoreError(f"{file} has more than {FILE_MOST >> 20} MiB")
-        with pq.ParquetFile(file, read_dictionary=TEXTS) as opened:
-            meta, schema = opened.metadata, opened.metadata.schema.to_arrow_schema()
-            raw = sum(meta.row_group(n).total_byte_size for n in range(meta.num_row_groups))
-            if meta.num_rows > ROWS_MOST or raw > 2 * RAW_MOST:
-                raise StoreError(f"{file} holds more than a memo may: {meta.num_rows} lines, {raw >> 20} MiB")
+        with disk.opened(file) as source:
+            if os.fstat(source.fileno()).st_size > FILE_MOST:
+                raise StoreError(f"{file} has more than {FILE_MOST >> 20} MiB")
+            schema = pq.read_schema(source)
             given = (schema.metadata or {}).get(b"format", b"")
             if given != FORMAT or not schema.equals(_schema(), check_metadata=False):
                 raise StoreError(f"{file} is no memo of format {FORMAT.decode()}")
+            opened = pq.ParquetFile(source, read_dictionary=TEXTS)
+            meta = opened.metadata
+            raw = sum(meta.row_group(n).total_byte_size for n in range(meta.num_row_groups))
+            if meta.num_rows > ROWS_MOST or raw > 2 * RAW_MOST:
+                raise StoreError(f"{file} holds more than a memo may: {meta.num_rows} lines, {raw >> 20} MiB")
             digest = schema.metadata.get(b"digest", b"").decode(errors="replace")
             lines = [_line(row) for row in _rows(opened)]
     except (OSError, pa.ArrowException, ValueError, TypeError, KeyError, msgspec.ValidationError) as error:
@@ -126,7 +129,8 @@ def merge(file: Path, changes: Mapping[Key, MemoChange]) -> list[MemoLine]:
     Raises StoreError for a file that is no memo, and OSError.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.with_name(f".{file.name}.lock").open("a") as lock:
+    place = file.with_name(f".{file.name}.lock")
+    with os.fdopen(os.open(place, os.O_RDWR | os.O_CREAT, 0o644), "rb", buffering=0) as lock:  # no FIFO is waited for
         fcntl.flock(lock, fcntl.LOCK_EX)
         lines = {line.key: line for line in read(file)} if file.exists() else {}
         for key, change in changes.items():

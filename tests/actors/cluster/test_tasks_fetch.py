@@ -215,7 +215,8 @@ def test_an_answer_that_goes_on_for_ever_is_given_up(mirror: str, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    "url", ["file:///etc/passwd", "ftp://127.0.0.1:1/x", "etc/passwd", "//x/y", "http://[::1/x", "http://\ud800/x", "x:y"]
+    "url",
+    ["file:///etc/passwd", "ftp://127.0.0.1:1/x", "etc/passwd", "//x/y", "http://[::1/x", "http://\ud800/x", "x:y"],
 )
 def test_what_a_task_file_names_is_asked_for_over_http_alone(
     tmp_path: Path, url: str, capsys: pytest.CaptureFixture[str]

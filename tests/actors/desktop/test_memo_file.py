@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,9 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from actors.desktop import memo_file
+from actors.desktop.memo import stored
 from actors.desktop.memo_file import TEXT_MOST, MemoChange, MemoLine, bounded, merge, read, write
 from apis.tasks.verify.verify import TaskVerdict
-from runtime.errors import StoreError
+from runtime.errors import ConfigError, StoreError
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -110,6 +112,18 @@ def test_a_file_that_is_no_memo_is_refused(tmp_path: Path) -> None:
     file.write_bytes(b"PAR1 or not")
     with pytest.raises(StoreError):
         read(file)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    file = tmp_path / "memo.parquet"
+    make(file)
+    with pytest.raises(StoreError, match="no regular file"):
+        merge(file, changes(line(9)))
+    with pytest.raises(ConfigError, match="desktops.memo_file: .*no regular file"):
+        stored(file)
+    os.mkfifo(tmp_path / ".other.parquet.lock")
+    assert len(merge(tmp_path / "other.parquet", changes(line(9)))) == 1
 
 
 def test_a_file_with_a_right_digest_is_refused_where_its_lines_are_none(tmp_path: Path) -> None:

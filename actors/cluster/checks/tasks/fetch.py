@@ -169,7 +169,9 @@ def fetch(args: argparse.Namespace) -> int:
             raise ConfigError(f"--from {folder}: there is no such folder")
     for url in urls:
         if not url.startswith(("http://", "https://")):
-            raise ConfigError(f"--from {url}: an address begins with http:// or https://; a folder is named by its path")
+            raise ConfigError(
+                f"--from {url}: an address begins with http:// or https://; a folder is named by its path"
+            )
     store.clear()
     if args.name in KNOWN and not (store.is_set(args.name) and not folders):
         name = store.adopt(args.name, task_files(args.name, folders), pinned=True)
