@@ -63,7 +63,8 @@ def _cell(data: str) -> Any:
 def _width(char: str) -> int:
     """How many cells a character takes; 0 for what belongs to the one before it, -1 for what shows nothing."""
     width = int(wcwidth(char))
-    if width == 0 and char not in _JOINERS and not unicodedata.category(char).startswith("M"):
+    # Of the letters of no width, Lo, are parts of a Korean syllable, as a Mac writes them; Sk is a colour of skin.
+    if width == 0 and char not in _JOINERS and unicodedata.category(char) not in ("Mn", "Mc", "Me", "Lo", "Sk"):
         return -1
     return width
 

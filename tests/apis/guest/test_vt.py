@@ -25,6 +25,8 @@ SHOWN = {
     "two cells do not fit": ("x" * 9 + "日本", ["x" * 9, "日本"]),
     "signs of two code points": ("❤\ufe0f!👩\u200d👧|\x1b[9G", ["❤\ufe0f!👩\u200d👧|"]),
     "a mark on two cells": ("か\u3099は\u309a\x1b[5G|", ["か\u3099は\u309a|"]),
+    "a syllable of three parts": ("\u1112\u1161\u11ab.x|\x1b[3Gy", ["\u1112\u1161\u11abyx|"]),
+    "a colour of skin": ("👍🏽x", ["👍🏽x"]),
     "half overwritten": ("日本\x1b[2Gx\x1b[3Gy", [" xy"]),
     "half erased": ("日本\x1b[4G\x1b[K", ["日"]),
     "inserted": ("abc\x1b[1G\x1b[4hx日\x1b[4ly", ["x日ybc"]),
