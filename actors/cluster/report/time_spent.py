@@ -24,6 +24,7 @@ Span = tuple[float, float]
 BUSY = ("leasing", "setup", "observing", "generating", "acting", "verifying")  # reservation granted to verified
 REPORTING, RESTING, LEDGER, ABSENT = "reporting", "at rest (quarantine)", "ledger does not answer", "not running"
 CLONING, PULSE, EVALUATION, DEMOS = "cloning runs", "pulse runs", "end of an evaluation", "last demonstrations"
+ALONE = "evaluation"  # the phase of a run that only plays a round
 BEGINNING = "start of the run"  # with nothing to play: demonstrations taken in, or none at all
 STEP, WEIGHTS, GROUPS = "staleness: learner's step", "staleness: weights under way", "staleness: groups under way"
 GUESTS, OTHERS = "desktops' guests", "other programs"
@@ -79,9 +80,11 @@ class Timeline:
         return dict(parts)
 
 
-def phases(lines: Iterable[Line]) -> Timeline:
+def phases(lines: Sequence[Line]) -> Timeline:
     """The run's phases."""
-    return Timeline(Phase.DEMO, [(line["t"], line["phase"]) for line in lines if line["event"] == "phase_changed"])
+    return Timeline(
+        _first(lines) or Phase.DEMO, [(line["t"], line["phase"]) for line in lines if line["event"] == "phase_changed"]
+    )
 
 
 def causes(lines: Sequence[Line]) -> Timeline:
@@ -122,9 +125,11 @@ def _evaluations(lines: Iterable[Line]) -> Iterator[tuple[float, str, bool]]:
         yield line["t"], "eval", bool(going)
 
 
-def _first(lines: Iterable[Line]) -> str:
-    """The phase before the first change: none of a run that plays no demonstration in it."""
+def _first(lines: Sequence[Line]) -> str:
+    """The phase before the first change: none of a run that plays no demonstration in it, or that of a round alone."""
     change = next((line for line in lines if line["event"] == "phase_changed"), None)
+    if change is None and any(line["event"] == "eval_round_opened" for line in lines):
+        return ALONE
     return "" if change is not None and change["evidence"].get("attempts") == 0 else Phase.DEMO
 
 
@@ -132,7 +137,8 @@ def _cause(state: dict[str, Any]) -> str:
     if state["eval"]:
         return EVALUATION
     if state["phase"] != Phase.RL:
-        return {"": BEGINNING, Phase.DEMO: DEMOS, Phase.BC: CLONING, Phase.PULSE: PULSE}.get(state["phase"], ABSENT)
+        why = {"": BEGINNING, ALONE: EVALUATION, Phase.DEMO: DEMOS, Phase.BC: CLONING, Phase.PULSE: PULSE}
+        return why.get(state["phase"], ABSENT)
     if state["step"]:
         return STEP
     return WEIGHTS if state["weights"] else GROUPS

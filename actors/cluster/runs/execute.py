@@ -24,7 +24,7 @@ from actors.cluster.runs.apply import LivePlan
 from actors.cluster.runs.compose import Plan
 from actors.cluster.runs.evaluation_rounds import Verdict
 from actors.cluster.runs.run_folder import OUT_OF_TIME, RunRecord
-from actors.cluster.runs.run_reader import RunNow, RunReader
+from actors.cluster.runs.run_reader import EVALUATION, RunNow, RunReader
 from actors.cluster.words import plain
 from actors.desktop.providers.sandbox.owners import namespace
 from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, PhaseRef, WaitFigures
@@ -62,17 +62,14 @@ _CLEAR = "\r\x1b[K"  # the line of a terminal
 
 def cells(now: RunNow, seats: int) -> list[tuple[str, str]]:
     """Label and value, in order, of a run with `seats`; what is not known yet is left out."""
-    going = now.rounds[-1] if now.rounds and not now.phase else None  # the one round of a run that only plays it
-    phase, done, whole = (going.name, going.played, going.planned) if going else (now.phase, now.done, now.whole)
-    count = f"{done}/{whole}" if whole is not None else str(done)
-    shown = [
-        ("phase", phase if going else plain(now.phase) or "start"),
-        ("demos" if phase == Phase.DEMO else "step", count),
-    ]
+    phase, done = now.phase, now.done
+    count = f"{done}/{now.whole}" if now.whole is not None else str(done)
+    counted = {Phase.DEMO: "demos", EVALUATION: "episodes"}.get(phase, "step")
+    shown = [("phase", plain(phase) or "start"), (counted, count)]
     if now.left_s is not None:
         shown.append(("left", output.duration(now.left_s)))
     won = [step.success for step in now.curve if step.success is not None][-_MEAN_OF:] if phase == Phase.RL else []
-    rounds = [one for one in now.rounds if one.played and (one.closed or one is going)]
+    rounds = [one for one in now.rounds if one.played and (one.closed or phase == EVALUATION)]
     newest, trained = now.curve[-1].figures if now.curve else {}, sum(now.staleness.values())
     figures = {
         "success": sum(won) / len(won) if won else None,

@@ -39,6 +39,7 @@ _EVENTS = frozenset(
     ("seat_time", "episode_ended", "routed", "host_started", "host_lost", "host_stopping", *_IN_QUARANTINE, *_LET_BACK)
 )
 LOST = "lost, is to come back"
+EVALUATION = "evaluation"  # the phase of a run that only plays a round
 
 
 class StepNow(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,7 +156,7 @@ class RunReader:
             "episodes_per_min": self._per_min(record.started_s),
         }  # fmt: skip
         try:
-            ledger = self._read_ledger() if (self.path / LEDGER).is_file() else {}
+            ledger = self._read_ledger(record) if (self.path / LEDGER).is_file() else {}
             self._last = RunNow(**base, **ledger)
         except ConfigError as error:
             if self._last is None:
@@ -163,7 +164,7 @@ class RunReader:
             self._last = msgspec.structs.replace(self._last, **base, trouble=str(error))
         return self._last
 
-    def _read_ledger(self) -> dict[str, Any]:
+    def _read_ledger(self, record: run_folder.RunRecord) -> dict[str, Any]:
         with ledgers.opened(self.path) as db:
             queries.at_one_moment(db)
             counters = queries.counters(db)
@@ -173,15 +174,15 @@ class RunReader:
             for row in queries.episodes_since(db, self._seq):
                 self._seq = row["seq"]
                 self._finished[row["seat"]] = row["token"], bool(row["success"])
-            newest = queries.steps(db, most=CURVE)
+            newest, rounds = queries.steps(db, most=CURVE), [_round(db, row) for row in queries.rounds_so_far(db)]
             return {
-                **self._segment(db, newest),
+                **(self._evaluation(rounds, record.started_s) if record.of_eval else self._segment(db, newest)),
                 "trained": queries.meta(db).get("trained", ""),
                 "steps": queries.steps_by_phase(db),
                 "curve": (curve := [_step(row) for row in newest]),
                 "all_right": _by_family(curve, "all_right/"),
                 "all_wrong": _by_family(curve, "all_wrong/"),
-                "rounds": [_round(db, row) for row in queries.rounds_so_far(db)],
+                "rounds": rounds,
                 "samplers": [self._sampler(row["name"], row["version"]) for row in queries.samplers(db)],
                 "episodes": episodes,
                 "faults": _named(counters, "fault:"),
@@ -214,9 +215,17 @@ class RunReader:
         else:
             walls = [step["wall"] for step in newest if step["stay"] == row["idx"] and step["wall"]][-PACE_STEPS:]
             each_s = (walls[-1] - walls[0]) / (len(walls) - 1) if len(walls) > 1 else 0.0
+        return self._at(row["phase"], done, whole, each_s)
+
+    def _evaluation(self, rounds: list[RoundNow], started_s: float) -> dict[str, Any]:
+        """The same of a run that only plays a round."""
+        done, whole = (rounds[-1].played, rounds[-1].planned) if rounds else (0, None)
+        return self._at(EVALUATION, done, whole, ((self._now or 0.0) - started_s) / max(1, done))
+
+    def _at(self, phase: str, done: int, whole: int | None, each_s: float) -> dict[str, Any]:
         known = self._now is not None and whole and each_s > 0 and done
-        left_s = float(round(each_s * max(0, whole - done))) if known else None
-        return {"phase": row["phase"], "done": done, "whole": whole, "left_s": left_s}
+        left_s = float(round(each_s * max(0, (whole or 0) - done))) if known else None
+        return {"phase": phase, "done": done, "whole": whole, "left_s": left_s}
 
     def _sampler(self, name: str, version: str) -> SamplerNow:
         if name not in self._drawn:

@@ -28,7 +28,7 @@ const sum = (counts) => Object.values(counts).reduce((a, b) => a + b, 0);
 const decoding = (round) => round.temperature ? `T=${short(round.temperature)}` : "greedy";
 
 function numbers(run) {
-  const unit = run.phase === "demo" ? "" : "step ";
+  const unit = ["demo", "evaluation"].includes(run.phase) ? "" : "step ";
   const done = run.whole ? `${run.done} of ${run.whole}` : String(run.done);
   const shown = [["phase", run.phase === "done" ? "done" : run.phase ? `${plain(run.phase)}, ${unit}${done}` : "not begun"]];
   if (!over) {

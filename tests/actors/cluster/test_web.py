@@ -17,8 +17,9 @@ import orjson
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.cluster.runs import evaluation_rounds, run_folder
-from actors.cluster.runs.run_reader import LOST, RunReader
+from actors.cluster.report import time_spent
+from actors.cluster.runs import evaluation_rounds, execute, run_folder
+from actors.cluster.runs.run_reader import EVALUATION, LOST, RunReader
 from actors.cluster.web import shared_look
 from actors.cluster.web.serve import live_page
 from actors.cluster.web.server import LiveServer
@@ -108,6 +109,17 @@ def test_looking_changes_nothing(run: Path) -> None:
         assert (shown.low, shown.high) == pytest.approx(told.summary.whole.all.interval, abs=1e-3)
     assert [(one.name, one.token) for one in first.seats] == [("desktop/0", 205)]
     assert files() == before
+
+
+def test_a_run_that_only_plays_a_round_is_in_no_phase_of_training(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_folder.RunRecord, "of_eval", property(lambda _: True))
+    reader = RunReader(run)
+    now = reader.look()
+    reader.close()
+    assert (now.phase, now.done, now.whole) == (EVALUATION, 6, now.rounds[-1].planned)
+    assert dict(execute.cells(now, 1)).items() >= {"phase": EVALUATION, "episodes": f"6/{now.whole}"}.items()
+    opened = {"event": "eval_round_opened", "t": 1.0, "round": "eval", "version": "0.0"}
+    assert time_spent.phases([opened]).at(2.0) == EVALUATION
 
 
 def test_a_look_reads_what_is_new(run: Path) -> None:
