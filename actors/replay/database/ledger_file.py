@@ -142,7 +142,8 @@ BUSY_S = 10.0
 def reading(run: Path) -> Iterator[sqlite3.Connection]:
     """The ledger of the run in folder `run`, read-only, rows by name. Raises StoreError, from the body, too.
 
-    Another build's is refused by its form. Form 0 is a ledger whose tables are still being made.
+    Another build's is refused by its form, but for the one before: its groups all began at the start. Form 0 is a
+    ledger whose tables are still being made.
     """
     path = run / LEDGER
     if not path.is_file():
@@ -151,7 +152,9 @@ def reading(run: Path) -> Iterator[sqlite3.Connection]:
         with closing(_connected(path.resolve())) as database:
             database.row_factory = sqlite3.Row
             form = database.execute("PRAGMA user_version").fetchone()[0]
-            if form not in (0, FORM):
+            if form == FORM - 1:
+                database.execute("CREATE TEMP VIEW groups AS SELECT *, 0 AS prefix, NULL AS prefix_of FROM main.groups")
+            elif form not in (0, FORM):
                 raise StoreError(
                     f"the ledger of {run} has form {form}, this build reads form {FORM}: use its own build"
                 )

@@ -10,8 +10,11 @@ import asyncio
 import base64
 import sys
 import tempfile
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+
+from PIL import Image, ImageChops
 
 from tests.actors.cluster.browser import browser
 
@@ -42,7 +45,17 @@ async def taken(url: str, learned: bool) -> bytes:
             else:
                 await page.until(SHOWN, within_s=60.0)
                 await asyncio.sleep(2.0)  # the curves come with the next look
-            return base64.b64decode((await page.ask("Page.captureScreenshot", format="png", **part))["data"])
+            png = base64.b64decode((await page.ask("Page.captureScreenshot", format="png", **part))["data"])
+            return trimmed(png) if learned else png
+
+
+def trimmed(png: bytes) -> bytes:
+    """The same without the empty rows at its foot, but for a few."""
+    shot = Image.open(BytesIO(png)).convert("RGB")
+    ends = ImageChops.difference(shot, Image.new("RGB", shot.size, shot.getpixel((0, 0)))).getbbox()  # type: ignore[arg-type]
+    cut, out = shot.crop((0, 0, shot.width, min(shot.height, ends[3] + 24) if ends else shot.height)), BytesIO()
+    cut.save(out, "PNG", optimize=True)
+    return out.getvalue()
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ from actors.cluster.report.page import equal_of
 from actors.cluster.report.pooled import Group, pooled_gains, pooled_rounds
 from actors.cluster.report.run_data import SUFFIX, key_of, packed, read_file, read_run
 from actors.cluster.report.time_spent import common_s, overlap, union
-from actors.replay.database import ledger_file
+from actors.replay.database import ledger_file, queries
 from actors.replay.statistics import Rate
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, StoreError
 from tests.actors.cluster.fabricated import HOSTILE, Fabricated, whole
 from tests.actors.cluster.test_report_page import reported
 
@@ -242,3 +242,19 @@ def test_equal_groups_of_a_family_are_means_over_steps(tmp_path: Path) -> None:
     run.db.close()
     # Of family a half of the groups succeed whole in each step; 0, 1/4, 2/4 and 3/4 of them fail whole.
     assert equal_of(read_run(tmp_path / "one")).rows == [("a", "50%", "38%", 4), ("b", "0%", "100%", 4)]
+
+
+def test_a_ledger_of_the_form_before_is_read_too(tmp_path: Path) -> None:
+    run = Fabricated(tmp_path / "one")
+    run.learn()
+    run.db.executescript(
+        "DROP VIEW from_start; ALTER TABLE groups DROP COLUMN prefix; ALTER TABLE groups DROP COLUMN prefix_of;"
+        f"PRAGMA user_version = {ledger_file.FORM - 1};"
+    )
+    run.db.close()
+    assert read_run(tmp_path / "one").endings["zero_variance"] == 1
+    with ledger_file.reading(tmp_path / "one") as ledger:
+        assert [dict(row)["prefix"] for row in ledger.execute("SELECT * FROM groups")] == [0]
+        assert list(queries.episodes(ledger)) == []
+    with pytest.raises(StoreError, match=f"has form {ledger_file.FORM - 1}, this build reads form {ledger_file.FORM}"):
+        ledger_file.connect(tmp_path / "one" / "ledger.sqlite")

@@ -127,6 +127,16 @@ def test_neither_a_prefix_nor_a_replayed_success_comes_of_an_episode_that_began_
     assert retention.kept_success(tx, group) == whole
 
 
+def test_a_posterior_baseline_takes_one_half_where_a_prefix_was_chosen_for_it(tmp_path: Path) -> None:
+    config = msgspec.structs.replace(
+        settings(prefix_replay=1.0, max_staleness=9), train_tasks=["a/0"], prior_weight=8.0
+    )
+    ledger = Play(tmp_path, config).rl()
+    prefixed(ledger)
+    tx = ledger.ledger.tx
+    assert [task_choice.prior(tx, row) for row in tx.rows("SELECT * FROM groups WHERE prefix")] == [0.5]
+
+
 def test_what_an_open_group_begins_with_is_not_collected(tmp_path: Path) -> None:
     ledger = play(tmp_path, keep_payload_steps=0)
     first, second = prefixed(ledger)
