@@ -8,15 +8,19 @@ so a figure does not depend on how samples were packed and dealt out. Every figu
 from __future__ import annotations
 
 import atexit
+import ctypes
 import datetime
 import math
 import os
+import socket
+import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import msgspec
+import psutil
 import torch
 import torch.distributed as dist
 from megatron.core import parallel_state
@@ -47,8 +51,31 @@ def meet(store: dist.Store, rank: int, ranks: int, interface: str = "", wait_s: 
             os.environ.setdefault(name, "0")
     backend = "gloo" if ON_CPU else "nccl"
     timeout = datetime.timedelta(seconds=wait_s)
-    dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=timeout)
+    with _closed_once_met():
+        dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=timeout)
     atexit.register(part)  # gloo's threads must end before the interpreter, else it aborts now and then
+
+
+_NO_PACKET = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0))  # a filter of one line: take 0 bytes
+_ATTACH_FILTER = 26  # of socket(7), which Python does not name
+
+
+@contextmanager
+def _closed_once_met() -> Iterator[None]:
+    """The ports that gloo opens meanwhile for the other ranks take no one once these have come.
+
+    Gloo keeps each connection of a stranger for ever, and knows no key.
+    """
+    before = _listening()
+    yield
+    for handle in _listening() - before:
+        with socket.socket(fileno=os.dup(handle)) as port:
+            port.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(_NO_PACKET)))
+
+
+def _listening() -> set[int]:
+    own = psutil.Process().net_connections("tcp")
+    return {each.fd for each in own if each.status == psutil.CONN_LISTEN}
 
 
 def part() -> None:
@@ -70,9 +97,10 @@ def ensure_parallel(seed: int, parallel: ParallelConfig | None = None) -> None:
     if dist.get_world_size() != parallel.ranks:
         raise LearnerError(f"{dist.get_world_size()} ranks have met, and {parallel} needs {parallel.ranks}")
     if not parallel_state.is_initialized():
-        parallel_state.initialize_model_parallel(
-            tensor_model_parallel_size=parallel.tensor, pipeline_model_parallel_size=parallel.pipeline
-        )
+        with _closed_once_met():
+            parallel_state.initialize_model_parallel(
+                tensor_model_parallel_size=parallel.tensor, pipeline_model_parallel_size=parallel.pipeline
+            )
     model_parallel_cuda_manual_seed(seed, force_reset_rng=True)
 
 

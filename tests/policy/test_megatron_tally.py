@@ -1,15 +1,18 @@
 """Figures over micro-batches."""
 
 import math
+import socket
 import traceback
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
+import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from policy.megatron.ranks import StepTally
+from policy.megatron.ranks import StepTally, ensure_parallel
 from policy.megatron.trainer import OptimConfig, Trainer
 from policy.packing import MicroBatch, PackedSample
 from policy.settings import Objective
@@ -33,6 +36,20 @@ def test_figures_are_finite() -> None:
     tally.mean("mean", torch.tensor([math.nan, 1.0]))
     tally.peak("peak", torch.tensor([math.inf]))
     assert tally.figures() == {"total": 0.0, "mean": 0.0, "peak": 0.0}
+
+
+@pytest.mark.slow
+def test_a_rank_takes_no_connection_once_all_have_met() -> None:
+    ensure_parallel(1)
+    own = psutil.Process().net_connections("tcp")
+    ports = [each.laddr.port for each in own if each.status == psutil.CONN_LISTEN]
+    assert len(ports) > 1, "gloo has one for each group"
+    for port in ports[:3]:
+        with pytest.raises(TimeoutError):
+            socket.create_connection(("127.0.0.1", port), 0.05)
+    ones = torch.ones(2)
+    dist.all_reduce(ones)
+    assert ones.tolist() == [1.0, 1.0]
 
 
 def test_seconds_add_up_even_of_what_fails() -> None:
