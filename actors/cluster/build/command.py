@@ -17,11 +17,10 @@ from actors.cluster.build.ledger import FILE, BuildLedger
 from actors.cluster.build.pipeline import Pipeline
 from actors.cluster.build.trials import Trials
 from actors.cluster.checks.apis.desk import provider, sandbox_set
+from actors.cluster.checks.tasks.command import refuse_unless_fit
 from actors.cluster.config import suites, tasksets
-from actors.cluster.config.schema import Deploy
 from actors.cluster.config.suggest import hint
 from actors.cluster.evaluate import settings
-from actors.cluster.runs import doctor
 from actors.desktop.config import EndpointConfig, key_of
 from actors.desktop.endpoint import Endpoint
 from actors.desktop.link import LinkDown
@@ -59,7 +58,7 @@ def build(args: argparse.Namespace) -> int:
             if (folder / FILE).exists()
             else f"--resume: {folder} has no build"
         )
-    _desktops()
+    refuse_unless_fit()
     folder.mkdir(parents=True, exist_ok=True)
     described = [profile, exemplars, config.url, config.model, args.most, args.rounds]
     begun = hashlib.sha256(msgspec.json.encode(described)).hexdigest()
@@ -138,7 +137,7 @@ def check(args: argparse.Namespace) -> int:
             sound(made[name], interface, profile)
         except AnswerRefusedError as error:
             raise ConfigError(f"{folder / built.CASES}: {name}: {error}") from error
-    _desktops()
+    refuse_unless_fit()
     shown = output.Progress(as_json=args.json)
 
     async def work() -> dict[str, str]:
@@ -192,12 +191,6 @@ def _profile(name: str) -> profiles.Profile:
         return profiles.load(Path(name))
     known = profiles.bundled()
     raise ConfigError(f"--app {name}: no profile of that name, and no YAML file; {hint(name, known)}")
-
-
-def _desktops() -> None:
-    bad = [each for each in doctor.examine(Deploy()) if each.fatal]
-    if bad:
-        raise ConfigError(f"no desktops here: {bad[0].name}: {bad[0].found}; mend it with: {bad[0].mend}")
 
 
 def _standing(folder: Path) -> str:

@@ -68,14 +68,14 @@ class RunNeeds(msgspec.Struct, frozen=True, kw_only=True):
     """What a run is to have on this machine."""
 
     deploy: Deploy
-    apps: Collection[str]  # of its tasks
-    place: Path  # where its folder goes
+    apps: Collection[str] = ()  # of its tasks
+    place: Path = Path()  # where its folder goes
 
 
 def command(args: argparse.Namespace) -> int:
     """`computerrl doctor`: 0 when nothing that a run needs is missing, else 1."""
     deploy, _ = deploy_files.load(args.file, args.overrides)
-    checks = examine(deploy)
+    checks = examine(needs_of(deploy))
     healthy = not any(check.fatal for check in checks)
     if args.json:
         output.document({"ok": healthy, "checks": checks})
@@ -90,12 +90,13 @@ def command(args: argparse.Namespace) -> int:
     return 0 if healthy else 1
 
 
-def examine(deploy: Deploy, lanes: Lanes | None = None, place: Path | None = None) -> list[Check]:
-    """Every check for a run of `deploy` whose folder lies below `place` (default: the working folder).
+def needs_of(deploy: Deploy) -> RunNeeds:
+    """What a run of `deploy` needs, whatever its model is. Raises ConfigError for bad tasks."""
+    return RunNeeds(deploy=deploy, apps=apps_of(lanes_of(deploy.tasks)))
 
-    `lanes` are the file's, where they were looked up. Of what is placed on other machines nothing is asked here.
-    """
-    need = RunNeeds(deploy=deploy, apps=apps_of(lanes or lanes_of(deploy.tasks)), place=place or Path.cwd())
+
+def examine(need: RunNeeds) -> list[Check]:
+    """Every check for a run. Of what is placed on other machines nothing is asked here."""
     return [check for of_part in CHECKS for check in of_part(need)]
 
 

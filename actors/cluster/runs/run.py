@@ -19,6 +19,7 @@ from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
 from actors.cluster.runs import doctor, execute, ledgers, loop, run_folder
+from actors.cluster.runs.compose import Plan
 from actors.cluster.runs.requests import RunRequest, make_fork
 from actors.cluster.runs.run_folder import RunFolder, RunRecord
 from actors.cluster.runs.versions import Check
@@ -48,7 +49,7 @@ def dry_run(runs: Sequence[RunRequest], *, as_json: bool) -> int:
         output.line(plan.caution, to=sys.stderr)
     goes_on = [one for one in runs if one.resume and one.ended is None]
     loads = {one.folder.name: ledgers.checkpoint(one.folder) for one in goes_on}
-    lacks = "" if first.ended else _lacks(doctor.examine(plan.deploy, plan.lanes, first.folder.parent), first)
+    lacks = "" if first.ended else _lacks(_checks(plan), first)
     if as_json:
         shown = {"file": first.file, "run": first.folder.name, "runs": [one.folder.name for one in runs]}
         rows = {"hosts": plan.host_rows(), "summary": plan.summary()}
@@ -112,7 +113,7 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
         return _passed_by(folder, request.ended)
     places.refuse_unwritable(folder.parent, "--runs")
     plan = job.plan(request.named, run_dir=folder, incarnation=uuid.uuid4().hex)
-    checks = doctor.examine(plan.deploy, plan.lanes, folder.parent)
+    checks = _checks(plan)
     if lacks := _lacks(checks, request):
         raise ConfigError(lacks)
     warnings = [f"{check.name}: {check.found}; {check.mend}" for check in checks if check.name.startswith(doctor.JUDGE)]
@@ -179,6 +180,11 @@ def claim(request: RunRequest) -> RunFolder:
     run = run_folder.claim(folder, record, resume=request.resume)
     run_folder.write(run.path, deploy_files.STORED, deploy_files.dump(request.deploy).encode())
     return run
+
+
+def _checks(plan: Plan) -> list[Check]:
+    needs = doctor.RunNeeds(deploy=plan.deploy, apps=doctor.apps_of(plan.lanes), place=plan.run_dir.resolve().parent)
+    return doctor.examine(needs)
 
 
 def _lacks(checks: Sequence[Check], request: RunRequest) -> str:

@@ -33,7 +33,7 @@ def checks(monkeypatch: pytest.MonkeyPatch, file: str, *overrides: str) -> dict[
     monkeypatch.setattr(doctor, "answer", lambda command: (False, ""))
     monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
     monkeypatch.setattr(doctor.os, "access", lambda path, mode: False)
-    return {check.name: check for check in doctor.examine(deploy_files.load(file, overrides)[0])}
+    return {check.name: check for check in doctor.examine(doctor.needs_of(deploy_files.load(file, overrides)[0]))}
 
 
 def test_applications_of_the_files_tasks_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:

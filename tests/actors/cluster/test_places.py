@@ -158,10 +158,10 @@ def test_a_key_for_an_endpoint_reaches_the_desktops_alone() -> None:
 
 
 def test_a_machine_whose_desktops_are_elsewhere_needs_none_of_what_they_need() -> None:
-    named = {check.name for check in doctor.examine(deployed(*PLACED))}
+    named = {check.name for check in doctor.examine(doctor.needs_of(deployed(*PLACED)))}
     assert "ray" in named
     assert not named & {"sandbox", "cgroups", "all memory"}
-    assert "ray" not in {check.name for check in doctor.examine(deployed())}
+    assert "ray" not in {check.name for check in doctor.examine(doctor.needs_of(deployed()))}
 
 
 def test_kuberay_has_room_for_the_desktops_of_the_cluster_file() -> None:

@@ -106,7 +106,7 @@ def test_an_update_between_the_parts_of_a_forward_pass_is_refused() -> None:
 
 def test_doctor_names_what_must_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(versions, "here", lambda _: Versions(learner=OLD, engine=ENGINE, driver="12.8"))
-    looked = {check.name: check for check in doctor.examine(deploy_files.load("sglang-gpu", [])[0])}
+    looked = {check.name: check for check in doctor.examine(doctor.needs_of(deploy_files.load("sglang-gpu", [])[0]))}
     assert looked["driver"].fatal
     assert not looked["nccl"].ok
     assert not looked["nccl"].fatal

@@ -16,7 +16,7 @@ import msgspec
 
 from actors.cluster import output
 from actors.cluster.checks.apis.desk import opened, provider, sandbox_set
-from actors.cluster.config.schema import Deploy
+from actors.cluster.checks.tasks.command import refuse_unless_fit
 from actors.cluster.config.suggest import hint
 from actors.cluster.runs import doctor
 from actors.desktop.link import LinkDown
@@ -62,9 +62,7 @@ def check(args: argparse.Namespace) -> int:
         raise ConfigError(f"--repeats {args.repeats}: counts from 0")
     apps = [_app(name) for name in args.app] or list(APPS)
     names = _functions(apps, args.function)
-    bad = [found for found in doctor.examine(Deploy()) if found.fatal]
-    if bad:
-        raise ConfigError(f"no desktops here: {bad[0].name}: {bad[0].found}; mend it with: {bad[0].mend}")
+    refuse_unless_fit()
     profile = doctor.check_profile()
     if not profile.ok and any(app.startswith("libreoffice") for app in names):
         output.line(f"{profile.name}: {profile.found}, so times are other ones: {profile.mend}", to=sys.stderr)

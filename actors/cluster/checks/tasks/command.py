@@ -13,12 +13,13 @@ from actors.cluster.checks.tasks import static as form
 from actors.cluster.checks.tasks.live import Result, Row, Troubles, complaints, row
 from actors.cluster.commands import flag_of
 from actors.cluster.config import deploy_files, suites, tasksets
+from actors.cluster.config.lanes import Lanes
 from actors.cluster.config.schema import Deploy, SeatsConfig
 from actors.cluster.config.suggest import hint
 from actors.cluster.config.suites import Suite
 from actors.cluster.runs import doctor
-from actors.desktop.config import ProviderConfig
-from actors.replay.config import TaskRange, TasksConfig
+from actors.desktop.config import ProviderConfig, SandboxConfig
+from actors.replay.config import TaskRange
 from apis.tasks import registry as tasks
 from apis.tasks.words import HELD_OUT, SPLITS, TRAIN
 from apis.tasksets import published
@@ -229,9 +230,10 @@ def _cells(one: Row) -> tuple[str, ...]:
     )
 
 
-def refuse_unless_fit(ids: list[str], provider: ProviderConfig) -> None:
+def refuse_unless_fit(ids: Sequence[str] = (), provider: ProviderConfig | None = None) -> None:
     """Raise ConfigError with what this machine lacks for desktops of `provider` on which `ids` are played."""
-    seats = SeatsConfig(count=1, warm_pool=0, provider=provider)
-    bad = [one for one in doctor.examine(Deploy(tasks=TasksConfig(eval=list(ids)), desktops=seats)) if one.fatal]
-    if bad:
-        raise ConfigError(f"no desktops for this here: {bad[0].name}: {bad[0].found}; mend it with: {bad[0].mend}")
+    lanes = Lanes(train=[], eval=list(ids), demo=[])
+    seats = SeatsConfig(count=1, warm_pool=0, provider=provider or SandboxConfig())
+    needs = doctor.RunNeeds(deploy=Deploy(desktops=seats), apps=doctor.apps_of(lanes))
+    if bad := next((check for check in doctor.examine(needs) if check.fatal), None):
+        raise ConfigError(f"no desktops for this here: {bad.name}: {bad.found}; mend it with: {bad.mend}")
