@@ -27,26 +27,8 @@ from runtime import disk
 from runtime.cell import InlineHost, StallWatch, traceback_lines
 from runtime.clock import RunClock
 from runtime.errors import HostLost
+from runtime.hosts import frames
 from runtime.hosts.door import MARK, HostTicket, enter
-from runtime.hosts.frames import (
-    AskStatus,
-    Beat,
-    Beaten,
-    CarriedOut,
-    Configure,
-    FromChild,
-    FromMain,
-    GaveUp,
-    Hello,
-    Link,
-    PeersLost,
-    SetClock,
-    Start,
-    Started,
-    Statuses,
-    StopActors,
-    StopHost,
-)
 from runtime.logs.writer import HOST_STOPPING, SHUTDOWN_FAILED, host_log
 from runtime.messaging.message import Envelope
 from runtime.messaging.node import Node
@@ -89,7 +71,7 @@ class ChildHost:
 
     def __init__(self, args: argparse.Namespace, ticket: HostTicket | None) -> None:
         self._args, self._ticket = args, ticket
-        self._link: Link[FromMain | FromChild]
+        self._link: frames.Link[frames.FromMain | frames.FromChild]
         self._clock = RunClock()
         run_dir, home = Path(args.run_dir), Path(args.home or args.run_dir)
         self._sees_run = ticket is None or _marked(home, ticket)
@@ -117,13 +99,13 @@ class ChildHost:
     async def run(self) -> None:
         self._link = await self._linked()
         origin = check_origin()
-        hello = Hello(
+        hello = frames.Hello(
             name=self._args.name, pid=os.getpid(), root=origin.root, build=origin.build, boot=boot_id(),
             sees_run=self._sees_run,
         )  # fmt: skip
         self._link.write(hello)
         self._jobs.spawn(self._watch.run(), "stall watch")
-        while (frame := await self._next()) is not None and not isinstance(frame, StopHost):
+        while (frame := await self._next()) is not None and not isinstance(frame, frames.StopHost):
             self._handle(frame)
             if self._broken is not None:
                 raise self._broken
@@ -138,15 +120,15 @@ class ChildHost:
         await self._link.close()
         self._log.close()
 
-    async def _linked(self) -> Link[FromMain | FromChild]:
+    async def _linked(self) -> frames.Link[frames.FromMain | frames.FromChild]:
         """The link to the main host: the socket that this process was born with, or by the ticket on its input."""
         if self._ticket is not None:
-            return Link(*await enter(self._ticket), FromMain)
+            return frames.Link(*await enter(self._ticket), frames.FromMain)
         sock = socket.socket(fileno=self._args.fd)
         sock.set_inheritable(False)
-        return await Link.of_socket(sock, FromMain)
+        return await frames.Link.of_socket(sock, frames.FromMain)
 
-    async def _next(self) -> FromMain | FromChild | None:
+    async def _next(self) -> frames.FromMain | frames.FromChild | None:
         """The next frame; None where the link has ended, or where the main host has given this life up by now."""
         try:
             async with asyncio.timeout(self._dead_man.left_s()):
@@ -154,26 +136,26 @@ class ChildHost:
         except (HostLost, TimeoutError):
             return None
 
-    def _handle(self, frame: FromMain | FromChild) -> None:
+    def _handle(self, frame: frames.FromMain | frames.FromChild) -> None:
         match frame:
             case Envelope():
                 self._node.accept(frame)
-            case Start():
+            case frames.Start():
                 self._starting += len(frame.specs)
                 for spec in frame.specs:
                     self._inline.add(spec).add_done_callback(functools.partial(self._started, spec.name))
-            case Configure():
+            case frames.Configure():
                 self._jobs.spawn(self._configure(frame), f"configure {frame.id}")
-            case StopActors():
+            case frames.StopActors():
                 self._jobs.spawn(self._stop_actors(frame), f"stop {frame.id}")
-            case AskStatus():
-                self._report(Statuses(id=frame.id, actors=self._inline.statuses()))
-            case Beat():
+            case frames.AskStatus():
+                self._report(frames.Statuses(id=frame.id, actors=self._inline.statuses()))
+            case frames.Beat():
                 self._dead_man.fed()
                 self._report(self._beaten(frame))
-            case SetClock():
+            case frames.SetClock():
                 self._clock.set(frame.offset_s, frame.wall_s)
-            case PeersLost():
+            case frames.PeersLost():
                 self._node.peers_lost(frame.names, frame.reason)
 
     def _started(self, name: str, future: asyncio.Future[None]) -> None:
@@ -181,25 +163,27 @@ class ChildHost:
         if not self._starting:  # what is there by now stays: no later look for garbage has to go through it
             gc.freeze()
         if not future.cancelled() and future.exception() is None:
-            self._report(Started(name=name))
+            self._report(frames.Started(name=name))
 
     def _gave_up(self, name: str, reason: str) -> None:
-        self._report(GaveUp(name=name, reason=reason))
+        self._report(frames.GaveUp(name=name, reason=reason))
 
-    async def _stop_actors(self, frame: StopActors) -> None:
+    async def _stop_actors(self, frame: frames.StopActors) -> None:
         await self._inline.remove(frame.names)
-        self._report(CarriedOut(id=frame.id))
+        self._report(frames.CarriedOut(id=frame.id))
 
-    async def _configure(self, frame: Configure) -> None:
+    async def _configure(self, frame: frames.Configure) -> None:
         await self._inline.configure(frame.specs)
-        self._report(CarriedOut(id=frame.id))
+        self._report(frames.CarriedOut(id=frame.id))
 
-    def _beaten(self, frame: Beat) -> Beaten:
+    def _beaten(self, frame: frames.Beat) -> frames.Beaten:
         clock, lag_s = self._clock.own.now(), self._watch.take_lag_s()
         cpu_s = process_s() + (0.0 if self._below is None else self._below.read_s())
-        return Beaten(id=frame.id, clock=clock, cpu_s=cpu_s, machine_cpu_s=machine_s(), lag_s=lag_s)
+        return frames.Beaten(id=frame.id, clock=clock, cpu_s=cpu_s, machine_cpu_s=machine_s(), lag_s=lag_s)
 
-    def _report(self, frame: Started | GaveUp | CarriedOut | Beaten | Statuses) -> None:
+    def _report(
+        self, frame: frames.Started | frames.GaveUp | frames.CarriedOut | frames.Beaten | frames.Statuses
+    ) -> None:
         with contextlib.suppress(HostLost):  # `run` is about to see the end of the link and to stop
             self._link.write(frame)
 

@@ -18,22 +18,8 @@ from typing import Any
 import msgspec
 
 from runtime.errors import ComputerRLError, ConfigError, HostLost
+from runtime.hosts import frames
 from runtime.hosts.door import MARK, Arrival, Door
-from runtime.hosts.frames import (
-    Ended,
-    FromPlacer,
-    HostPlaced,
-    HostSaid,
-    Kill,
-    Link,
-    Machine,
-    PlaceHost,
-    Ready,
-    There,
-    ToPlacer,
-    Unusable,
-    wanted,
-)
 from runtime.hosts.launch import Child, Launched
 from runtime.logs.writer import HOST_WAITS, PLACER_LOST, PLACER_READY, ActorLog
 from runtime.program import FAMILIES, NAMES, check_origin, passed
@@ -63,7 +49,7 @@ class Life:
         self.spec, self.guest = spec, guest
         self.id = guest.ticket.life
         self.since = time.monotonic()
-        self.placed: asyncio.Future[HostPlaced] = asyncio.get_running_loop().create_future()
+        self.placed: asyncio.Future[frames.HostPlaced] = asyncio.get_running_loop().create_future()
         self.ended = asyncio.Event()  # for sure
         self.over = asyncio.Event()  # ended, or given up
         self.code: int | None = None
@@ -87,10 +73,10 @@ class Placer:
     def __init__(self, spec: PlacerSpec, run_dir: Path, log: ActorLog, give_up: Callable[[str], None]) -> None:
         self.spec = spec
         self.door = Door()
-        self.machines: list[Machine] = []
+        self.machines: list[frames.Machine] = []
         self._run_dir, self._log, self._give_up = run_dir, log, give_up
         self._mark = secrets.token_hex(8)
-        self._link: Link[FromPlacer | ToPlacer] | None = None
+        self._link: frames.Link[frames.FromPlacer | frames.ToPlacer] | None = None
         self._up = asyncio.Event()  # while the placer process takes orders
         self._cause = ""  # why it is not up, once that is known
         self._lives: dict[str, Life] = {}
@@ -123,7 +109,7 @@ class Placer:
         there = "; ".join(f"{machine.name} has {_free(machine)}" for machine in self.machines) or "no machine is there"
         by_need: dict[str, list[str]] = {}
         for life in lives:
-            by_need.setdefault(wanted(life.spec.place or {}), []).append(life.spec.name)
+            by_need.setdefault(frames.wanted(life.spec.place or {}), []).append(life.spec.name)
         return [f"{', '.join(names)} wait for a machine with {need} free: {there}" for need, names in by_need.items()]
 
     async def order(self, spec: HostSpec, arguments: list[str]) -> Life:
@@ -132,7 +118,7 @@ class Placer:
         life = Life(spec, self.door.expect(spec.name, self._mark))
         self._lives[life.id] = life
         self._tell(
-            PlaceHost(
+            frames.PlaceHost(
                 life=life.id,
                 run=self._run_dir.name,
                 arguments=arguments,
@@ -148,14 +134,14 @@ class Placer:
 
     def kill(self, life: Life) -> None:
         if not life.ended.is_set():
-            self._tell(Kill(life=life.id))
+            self._tell(frames.Kill(life=life.id))
 
     def forget(self, life: Life) -> None:
         self.door.forget(life.guest)
         if life.ended.is_set():
             self._lives.pop(life.id, None)
 
-    def _tell(self, frame: ToPlacer) -> None:
+    def _tell(self, frame: frames.ToPlacer) -> None:
         if self._link is not None:
             with contextlib.suppress(HostLost):  # `_keep` is about to end all lives
                 self._link.write(frame)
@@ -186,7 +172,7 @@ class Placer:
             return f"the placer can't be started: {error}"
         output = self._scope.spawn(child.output(lambda line: _keep_last(output_lines, line)), "output of the placer")
         try:
-            link: Link[FromPlacer | ToPlacer] = await child.link(FromPlacer)
+            link: frames.Link[frames.FromPlacer | frames.ToPlacer] = await child.link(frames.FromPlacer)
             try:
                 self._link = link
                 await child.until_exit_or(self._read(link))
@@ -203,25 +189,27 @@ class Placer:
             output.cancel()
         return f"the placer ended with exit code {code}: {' | '.join(output_lines[-3:])}"
 
-    async def _read(self, link: Link[FromPlacer | ToPlacer]) -> None:
+    async def _read(self, link: frames.Link[frames.FromPlacer | frames.ToPlacer]) -> None:
         while (frame := await link.receive()) is not None:
             match frame:
-                case Ready():
+                case frames.Ready():
                     await self._open(frame.address)
-                case There():
+                case frames.There():
                     self.machines = frame.machines
-                case Unusable():
+                case frames.Unusable():
                     self._give_up(frame.cause)
                     self._stop.set()
                     return
-                case HostPlaced() | HostSaid() | Ended() if (life := self._lives.get(frame.life)) is not None:
+                case frames.HostPlaced() | frames.HostSaid() | frames.Ended() if (
+                    life := self._lives.get(frame.life)
+                ) is not None:
                     self._heard(life, frame)
 
-    def _heard(self, life: Life, frame: HostPlaced | HostSaid | Ended) -> None:
-        if isinstance(frame, Ended):
+    def _heard(self, life: Life, frame: frames.HostPlaced | frames.HostSaid | frames.Ended) -> None:
+        if isinstance(frame, frames.Ended):
             life.end(frame.code, frame.cause, sure=frame.sure)
             del self._lives[life.id]
-        elif isinstance(frame, HostSaid):
+        elif isinstance(frame, frames.HostSaid):
             if not life.lines.full():
                 life.lines.put_nowait(frame.line)
         elif not life.placed.done():
@@ -240,7 +228,7 @@ class Placer:
                 self._log.emit(HOST_WAITS, waits=line)
 
 
-def _free(machine: Machine) -> str:
+def _free(machine: frames.Machine) -> str:
     parts = [f"{name} {machine.free.get(name, 0.0):g} of {amount:g}" for name, amount in sorted(machine.total.items())]
     return ", ".join(parts) or "nothing"
 
@@ -263,7 +251,7 @@ class PlacedHost(Launched):
         self._ordered = asyncio.Event()
         self._closed = False  # the link was closed by the other side: the host has ended
 
-    async def link(self, frame_type: object) -> Link[Any]:
+    async def link(self, frame_type: object) -> frames.Link[Any]:
         """The link, once it has been placed and has come in.
 
         Raises ConfigError where no machine was found for its first life within `wait_s`, else HostLost.
@@ -290,7 +278,7 @@ class PlacedHost(Launched):
         if not life.guest.came.done():
             what = f"ended on {self.machine}: {life.cause}" if life.ended.is_set() else f"did not come in {limit:g} s"
             raise HostLost(f"host {self._spec.name} {what}")
-        return Link(*life.guest.came.result(), frame_type)
+        return frames.Link(*life.guest.came.result(), frame_type)
 
     async def output(self, line: Callable[[str], None]) -> None:
         await self._ordered.wait()

@@ -20,25 +20,8 @@ import msgspec
 from runtime.cell import CONFIG_S
 from runtime.clock import PINGS, ClockOffset, wall_ahead_s
 from runtime.errors import ActorFailed, ActorGone, ComputerRLError, ConfigError, DeadlineExceeded, HostLost, MailboxFull
+from runtime.hosts import frames
 from runtime.hosts.child import MARGIN_S, STOP_S
-from runtime.hosts.frames import (
-    AskStatus,
-    Beat,
-    Beaten,
-    CarriedOut,
-    Configure,
-    FromChild,
-    FromMain,
-    GaveUp,
-    Hello,
-    Link,
-    SetClock,
-    Start,
-    Started,
-    Statuses,
-    StopActors,
-    StopHost,
-)
 from runtime.hosts.launch import Launched
 from runtime.logs.writer import HOST_BEATS, HOST_LOST, HOST_OUTPUT, HOST_RESTARTS, HOST_STARTED, STALL
 from runtime.messaging.message import Envelope
@@ -64,8 +47,8 @@ class Hub(Protocol):
 
 STATUS_TIMEOUT_S = 5.0
 
-ChildLink = Link[FromChild | FromMain]
-Answer = CarriedOut | Statuses
+ChildLink = frames.Link[frames.FromChild | frames.FromMain]
+Answer = frames.CarriedOut | frames.Statuses
 
 
 class ProcessHost:
@@ -110,7 +93,7 @@ class ProcessHost:
         self._actors[spec.name] = spec
         future = self._started[spec.name] = asyncio.get_running_loop().create_future()
         if self._link is not None:
-            self._write(Start(specs=[spec]))
+            self._write(frames.Start(specs=[spec]))
         return future
 
     async def configure(self, specs: Sequence[WireSpec]) -> None:
@@ -118,7 +101,7 @@ class ProcessHost:
         self._actors.update({spec.name: spec for spec in specs})
         if self._link is not None:
             with suppress(HostLost):
-                await self._exchange(lambda key: Configure(id=key, specs=list(specs)), "configure", CONFIG_S)
+                await self._exchange(lambda key: frames.Configure(id=key, specs=list(specs)), "configure", CONFIG_S)
 
     async def remove(self, names: Sequence[str]) -> None:
         specs = [self._actors.pop(name) for name in names if name in self._actors]
@@ -126,7 +109,7 @@ class ProcessHost:
             limit = 10.0 + 2 * max(spec.stop_timeout_s for spec in specs)
             # A child that is lost or silent while stopping is killed by `close`; there is nothing more to wait for.
             await asyncio.gather(
-                self._exchange(lambda key: StopActors(id=key, names=[s.name for s in specs]), "stop", limit),
+                self._exchange(lambda key: frames.StopActors(id=key, names=[s.name for s in specs]), "stop", limit),
                 return_exceptions=True,
             )
         for spec in specs:
@@ -165,7 +148,7 @@ class ProcessHost:
         """Pass an answer on; false when the child that asked is gone."""
         return self._write(envelope)
 
-    def tell(self, frame: FromMain) -> None:
+    def tell(self, frame: frames.FromMain) -> None:
         self._write(frame)
 
     async def statuses(self) -> list[ActorStatus]:
@@ -174,8 +157,8 @@ class ProcessHost:
         machine, unplaced = ("", False) if self._child is None else (self._child.machine, not self._child.pid)
         if self._link is not None:
             try:
-                answer = await self._exchange(lambda key: AskStatus(id=key), "status", STATUS_TIMEOUT_S)
-                if isinstance(answer, Statuses):
+                answer = await self._exchange(lambda key: frames.AskStatus(id=key), "status", STATUS_TIMEOUT_S)
+                if isinstance(answer, frames.Statuses):
                     return [msgspec.structs.replace(status, machine=machine) for status in answer.actors]
             except DeadlineExceeded:
                 state = "host_silent"
@@ -189,11 +172,11 @@ class ProcessHost:
         """Stop the child and everything in its process group. Can be repeated."""
         self._stopping = True
         if self._link is not None:
-            self._write(StopHost())
+            self._write(frames.StopHost())
             await asyncio.wait({self._life}, timeout=self._spec.stop_timeout_s)
         await self._scope.close(10.0)
 
-    def _write(self, frame: FromMain) -> bool:
+    def _write(self, frame: frames.FromMain) -> bool:
         if self._link is None:
             return False
         try:
@@ -210,7 +193,7 @@ class ProcessHost:
         finally:
             self._parked -= 1
 
-    async def _exchange(self, make: Callable[[int], FromMain], what: str, timeout_s: float) -> Answer:
+    async def _exchange(self, make: Callable[[int], frames.FromMain], what: str, timeout_s: float) -> Answer:
         key = next(self._ids)
         future = self._answers[key] = asyncio.get_running_loop().create_future()
         try:
@@ -287,14 +270,14 @@ class ProcessHost:
 
     async def _talk(self, child: Launched, began: float) -> None:
         """From the child's first word to its last. Raises what ended it otherwise than by its own exit."""
-        link: ChildLink = await child.link(FromChild)
+        link: ChildLink = await child.link(frames.FromChild)
         try:
             self._pid = child.pid
             await self._greet(link)
             self._link, self._came = link, True
             self._up.set()
             self._budget.up(self._node.clock.now())
-            self._write(Start(specs=list(self._actors.values())))
+            self._write(frames.Start(specs=list(self._actors.values())))
             took = round(time.monotonic() - began, 3)
             self._node.log.emit(
                 HOST_STARTED, name=self.name, machine=child.machine, elsewhere=self.elsewhere, pid=child.pid,
@@ -312,7 +295,7 @@ class ProcessHost:
         if hello is None:
             raise HostLost(f"host {self.name} ended before it said hello")
         origin = check_origin()
-        if not isinstance(hello, Hello) or hello.build != origin.build:
+        if not isinstance(hello, frames.Hello) or hello.build != origin.build:
             raise ConfigError(f"host {self.name} runs other code than this process ({origin}): {hello}")
         if not hello.sees_run:
             where = f"{self._node.run_dir}, which {self._child.machine if self._child else self.name} lacks"
@@ -325,32 +308,32 @@ class ProcessHost:
         self._offset = ClockOffset()
         for number in range(PINGS):
             self._asked, sent = time.monotonic(), self._node.clock.now()
-            link.write(Beat(id=number))
+            link.write(frames.Beat(id=number))
             async with waiting(self._node.name, f"host/{self.name}", "clock", self._spec.start_timeout_s):
                 beaten = await link.receive()
-            if not isinstance(beaten, Beaten):
+            if not isinstance(beaten, frames.Beaten):
                 raise HostLost(f"host {self.name} ended before its clock was known")
             self._offset.heard(sent, beaten.clock, self._node.clock.now())
         link.write(self._set_clock())
 
-    def _set_clock(self) -> SetClock:
-        return SetClock(offset_s=self._offset.offset_s, wall_s=wall_ahead_s(self._node.clock))
+    def _set_clock(self) -> frames.SetClock:
+        return frames.SetClock(offset_s=self._offset.offset_s, wall_s=wall_ahead_s(self._node.clock))
 
     async def _read(self, link: ChildLink) -> None:
         while (frame := await link.receive()) is not None:
             match frame:
                 case Envelope():
                     self._hub.route(frame)
-                case Started():
+                case frames.Started():
                     if (future := self._started.get(frame.name)) is not None and not future.done():
                         future.set_result(None)
-                case GaveUp():
+                case frames.GaveUp():
                     if (future := self._started.get(frame.name)) is not None and not future.done():
                         future.set_exception(ActorFailed("GaveUp", frame.reason))
                     self._hub.give_up(frame.name, frame.reason)
-                case Beaten():
+                case frames.Beaten():
                     self._beaten(frame)
-                case CarriedOut() | Statuses():
+                case frames.CarriedOut() | frames.Statuses():
                     if (answer := self._answers.get(frame.id)) is not None and not answer.done():
                         answer.set_result(frame)
 
@@ -367,7 +350,7 @@ class ProcessHost:
             child, key = self._child, next(self._ids)
             self._heard.clear()
             self._asked, self._beats[key] = time.monotonic(), self._node.clock.now()
-            if not self._write(Beat(id=key)) or await self._hears(beat_s):
+            if not self._write(frames.Beat(id=key)) or await self._hears(beat_s):
                 continue
             since = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(self._node.clock.wall() - beat_s))
             self._node.log.emit(
@@ -390,7 +373,7 @@ class ProcessHost:
             return False
         return True
 
-    def _beaten(self, beaten: Beaten) -> None:
+    def _beaten(self, beaten: frames.Beaten) -> None:
         """What an answer to a heartbeat says counts, however late it comes."""
         if (sent := self._beats.pop(beaten.id, None)) is None:
             return

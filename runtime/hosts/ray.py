@@ -22,21 +22,7 @@ from typing import Any
 import msgspec
 
 from runtime.errors import ComputerRLError, ConfigError, HostLost
-from runtime.hosts import far_process
-from runtime.hosts.frames import (
-    Ended,
-    FromPlacer,
-    HostPlaced,
-    HostSaid,
-    Kill,
-    Link,
-    Machine,
-    PlaceHost,
-    Ready,
-    There,
-    ToPlacer,
-    Unusable,
-)
+from runtime.hosts import far_process, frames
 from runtime.program import die_with
 from runtime.waits import TaskScope
 
@@ -50,7 +36,7 @@ class HostUnreachedError(HostLost):
 class _Serving:
     """The placer's side of the link."""
 
-    def __init__(self, engine: RayEngine, link: Link[FromPlacer | ToPlacer]) -> None:
+    def __init__(self, engine: RayEngine, link: frames.Link[frames.FromPlacer | frames.ToPlacer]) -> None:
         self._engine, self._link = engine, link
         self._failed: BaseException | None = None
         self._unplaced: dict[str, asyncio.Task[None]] = {}
@@ -60,30 +46,30 @@ class _Serving:
         try:
             address = await self._engine.connect()
         except ConfigError as error:
-            await self._link.send(Unusable(cause=str(error)), 10.0)
+            await self._link.send(frames.Unusable(cause=str(error)), 10.0)
             await self._link.receive()  # main ends this process
             return
-        self._link.write(Ready(address=address))
+        self._link.write(frames.Ready(address=address))
         self._scope.spawn(self._show(), "machines")
         while (frame := await self._link.receive()) is not None:
             match frame:
-                case PlaceHost():
+                case frames.PlaceHost():
                     self._unplaced[frame.life] = self._scope.spawn(self._place(frame), f"place {frame.life}")
-                case Kill() if (placing := self._unplaced.pop(frame.life, None)) is not None:
+                case frames.Kill() if (placing := self._unplaced.pop(frame.life, None)) is not None:
                     placing.cancel()
-                case Kill():
+                case frames.Kill():
                     self._scope.spawn(self._engine.kill(frame.life), f"kill {frame.life}")
         await self._scope.close(5.0)
         if self._failed is not None:
             raise self._failed
 
-    async def _place(self, order: PlaceHost) -> None:
+    async def _place(self, order: frames.PlaceHost) -> None:
         def placed(machine: str, pid: int) -> None:
             self._unplaced.pop(order.life, None)
-            self._link.write(HostPlaced(life=order.life, machine=machine, pid=pid))
+            self._link.write(frames.HostPlaced(life=order.life, machine=machine, pid=pid))
 
         def said(line: str) -> None:
-            self._link.write(HostSaid(life=order.life, line=line))
+            self._link.write(frames.HostSaid(life=order.life, line=line))
 
         code, cause, sure = None, "", True
         try:
@@ -93,14 +79,14 @@ class _Serving:
         except asyncio.CancelledError:
             cause = "it was not wanted any more"
         self._unplaced.pop(order.life, None)
-        self._link.write(Ended(life=order.life, code=code, cause=cause, sure=sure))
+        self._link.write(frames.Ended(life=order.life, code=code, cause=cause, sure=sure))
 
     async def _show(self) -> None:
-        shown: list[Machine] | None = None
+        shown: list[frames.Machine] | None = None
         while True:
             machines = await self._engine.machines()
             if machines != shown:
-                self._link.write(There(machines=machines))
+                self._link.write(frames.There(machines=machines))
             shown = machines
             await asyncio.sleep(SHOW_EVERY_S)
 
@@ -122,7 +108,7 @@ def serve(parser: argparse.ArgumentParser, engine: Callable[[argparse.Namespace]
     async def run() -> None:
         sock = socket.socket(fileno=args.fd)
         sock.set_inheritable(False)
-        link: Link[FromPlacer | ToPlacer] = await Link.of_socket(sock, ToPlacer)
+        link: frames.Link[frames.FromPlacer | frames.ToPlacer] = await frames.Link.of_socket(sock, frames.ToPlacer)
         try:
             await _Serving(engine(args), link).run()
         finally:
@@ -195,14 +181,14 @@ class RayEngine:
             raise SystemExit(NO_RAY if options.get("address") == "auto" else _first_line(error)) from error
         return str(ray.util.get_node_ip_address())
 
-    async def machines(self) -> list[Machine]:
+    async def machines(self) -> list[frames.Machine]:
         return await asyncio.to_thread(self._machines)
 
-    def _machines(self) -> list[Machine]:
+    def _machines(self) -> list[frames.Machine]:
         state = importlib.import_module("ray._private.state")
         free = state.available_resources_per_node()
         return [
-            Machine(
+            frames.Machine(
                 name=node["NodeManagerAddress"],
                 total=_shown(node["Resources"]),
                 free=_shown(free.get(node["NodeID"], {})),
@@ -211,7 +197,9 @@ class RayEngine:
             if node["Alive"]
         ]
 
-    async def place(self, order: PlaceHost, placed: Callable[[str, int], None], say: Callable[[str], None]) -> int:
+    async def place(
+        self, order: frames.PlaceHost, placed: Callable[[str, int], None], say: Callable[[str], None]
+    ) -> int:
         """Start the life where there is room and see it to its end; returns its exit status.
 
         Raises HostUnreachedError for a host that may still run, HostLost for one that is over. Cancelled before it has
@@ -245,7 +233,7 @@ class RayEngine:
             if made is not None:
                 self._end(made)
 
-    async def _begun(self, order: PlaceHost) -> tuple[Any, dict[str, Any]]:
+    async def _begun(self, order: frames.PlaceHost) -> tuple[Any, dict[str, Any]]:
         """The far process and where it is. Ray never looks again at what an order excludes: it is made again."""
         while True:
             away = self._away()
@@ -291,7 +279,7 @@ class RayEngine:
     def _lives(self, node: str) -> bool:
         return any(each["NodeID"] == node and each["Alive"] for each in self._ray.nodes())
 
-    def _start(self, order: PlaceHost, away: set[str]) -> Any:
+    def _start(self, order: frames.PlaceHost, away: set[str]) -> Any:
         need = order.resources
         options: dict[str, Any] = {
             "num_cpus": need.get("CPU", 1), "num_gpus": need.get("GPU", 0),

@@ -9,28 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from runtime.errors import (
-    ActorFailed,
-    ActorGone,
-    ComputerRLError,
-    DeadlineExceeded,
-    DiskRefuses,
-    MailboxFull,
-    StoreError,
-)
+from runtime import errors
 from runtime.logs.writer import current_trace
-from runtime.messaging.message import (
-    Envelope,
-    Kind,
-    Message,
-    Request,
-    decode,
-    decode_error,
-    encode,
-    fresh_id,
-    reply_type,
-    tag_of,
-)
+from runtime.messaging import message
 from runtime.supervision import Backoff
 from runtime.waits import waiting
 
@@ -41,7 +22,7 @@ R = TypeVar("R")
 TELL_TIMEOUT_S = 30.0
 PAUSES = Backoff(first_s=0.2, longest_s=5.0)  # between two tries; a supervisor restarts the peer meanwhile
 # The peer restarts, is busy or has a slow disk: the same ask may succeed later.
-TRANSIENT = (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull, StoreError)
+TRANSIENT = (errors.ActorGone, errors.ActorFailed, errors.DeadlineExceeded, errors.MailboxFull, errors.StoreError)
 
 
 class Ref:
@@ -55,31 +36,31 @@ class Ref:
     def __repr__(self) -> str:
         return f"Ref({self.name!r})"
 
-    async def ask(self, msg: Request[R], *, timeout_s: float, trace: str | None = None) -> R:
+    async def ask(self, msg: message.Request[R], *, timeout_s: float, trace: str | None = None) -> R:
         """The peer's reply, decoded strictly to the type that the request declares.
 
         `trace` is by default that of the message being handled. Raises DeadlineExceeded, ActorGone, ActorFailed,
         MailboxFull, ProtocolError, or the domain error that the handler raised. An ask that failed may have been
         carried out: state-changing messages are idempotent for that reason.
         """
-        wanted = reply_type(type(msg))
+        wanted = message.reply_type(type(msg))
         envelope = self._wrap("ask", msg, timeout_s, trace)
         async with waiting(self._sender, self.name, envelope.message, timeout_s, trace=envelope.trace):
             asked = self._node.ask(envelope)
             del msg, envelope  # what was sent is not kept while its answer is waited for
             answer = await asked
         if answer.kind == "error":
-            raise decode_error(answer.body, from_handler=answer.message == "handler")
-        return cast(R, decode(answer.body, wanted))
+            raise message.decode_error(answer.body, from_handler=answer.message == "handler")
+        return cast(R, message.decode(answer.body, wanted))
 
     async def ask_until(
         self,
-        msg: Request[R],
+        msg: message.Request[R],
         *,
         timeout_s: float,
         give_up_s: float,
         trace: str | None = None,
-        silent: Callable[[ComputerRLError], None] | None = None,
+        silent: Callable[[errors.ComputerRLError], None] | None = None,
     ) -> R:
         """The peer's reply to an idempotent `msg`, which is asked again while the peer restarts or its disk refuses.
 
@@ -94,7 +75,7 @@ class Ref:
             pause_s = PAUSES.delay_s(failures)
             try:
                 return await self.ask(msg, timeout_s=timeout_s, trace=trace)
-            except DiskRefuses:
+            except errors.DiskRefuses:
                 give_up = clock.now() + give_up_s
             except TRANSIENT as error:
                 if clock.now() + pause_s > give_up:
@@ -103,7 +84,7 @@ class Ref:
                     silent(error)
             await clock.sleep(pause_s)
 
-    async def tell(self, msg: Message, *, trace: str | None = None, timeout_s: float = TELL_TIMEOUT_S) -> None:
+    async def tell(self, msg: message.Message, *, trace: str | None = None, timeout_s: float = TELL_TIMEOUT_S) -> None:
         """Return once the message is in the peer's mailbox; what becomes of it is not reported.
 
         Raises MailboxFull, ActorGone or DeadlineExceeded when it did not get there.
@@ -112,17 +93,17 @@ class Ref:
         async with waiting(self._sender, self.name, f"delivery of {envelope.message}", timeout_s, trace=envelope.trace):
             answer = await self._node.tell(envelope)
         if answer is not None and answer.kind == "error":
-            raise decode_error(answer.body, from_handler=answer.message == "handler")
+            raise message.decode_error(answer.body, from_handler=answer.message == "handler")
 
-    def _wrap(self, kind: Kind, msg: Any, timeout_s: float, trace: str | None) -> Envelope:
-        return Envelope(
-            id=fresh_id(),
+    def _wrap(self, kind: message.Kind, msg: Any, timeout_s: float, trace: str | None) -> message.Envelope:
+        return message.Envelope(
+            id=message.fresh_id(),
             kind=kind,
             to=self.name,
             sender=self._sender,
             reply_to=self._node.name,
             trace=trace if trace is not None else current_trace.get(),
             deadline=self._node.clock.now() + timeout_s,
-            message=tag_of(type(msg)),
-            body=encode(msg),
+            message=message.tag_of(type(msg)),
+            body=message.encode(msg),
         )

@@ -170,8 +170,8 @@ async def test_a_host_that_goes_on_in_time_is_kept(tmp_path):
 @pytest.mark.slow
 async def test_a_host_that_is_silent_is_asked_once_and_its_late_answer_counts(tmp_path, monkeypatch):
     told: list[str] = []
-    sent, counted = process.Beat, process.ProcessHost._beaten
-    monkeypatch.setattr(process, "Beat", lambda **said: told.append("sent") or sent(**said))
+    sent, counted = process.frames.Beat, process.ProcessHost._beaten
+    monkeypatch.setattr(process.frames, "Beat", lambda **said: told.append("sent") or sent(**said))
     monkeypatch.setattr(process.ProcessHost, "_beaten", lambda *args: told.append("counted") or counted(*args))
     async with ActorSystem(tmp_path, hosts=[one_host(20.0)], log_level="debug") as system:
         await system.spawn(ActorSpec(name="a", factory=Counter, host="one"))

@@ -7,22 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from actors.desktop.config import (
-    DesktopsConfig,
-    EndpointConfig,
-    EndpointMember,
-    MemoUse,
-    OracleMember,
-    PoolConfig,
-    PromptConfig,
-    ProviderConfig,
-    SandboxConfig,
-    ScreenConfig,
-    Screenshots,
-    SeatConfig,
-    SshConfig,
-    screen_of,
-)
+from actors.desktop import config as desktop
 from actors.desktop.providers.sandbox.shares import Room, fitted
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.learner.config import LearnerConfig
@@ -112,7 +97,7 @@ class ModelConfig(Section, frozen=True, kw_only=True):
             "Names a folder with a config.json, or one of deploy/shapes, to plan with where model.path is elsewhere."
         ),
     ] = ""
-    endpoint: EndpointConfig | None = None  # a model elsewhere, which can only be evaluated
+    endpoint: desktop.EndpointConfig | None = None  # a model elsewhere, which can only be evaluated
 
 
 class SeatsConfig(Section, frozen=True, kw_only=True):
@@ -138,16 +123,17 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
             advanced=True,
         ),
     ] = None
-    provider: ProviderConfig = SandboxConfig()
+    provider: desktop.ProviderConfig = desktop.SandboxConfig()
     screenshots: Annotated[
-        Screenshots, key("Chooses the screenshots to store: each episode's last; some adds all of 1 in 16 episodes.")
+        desktop.Screenshots,
+        key("Chooses the screenshots to store: each episode's last; some adds all of 1 in 16 episodes."),
     ] = "some"
     settle_ms: Annotated[int, tuning("Limits the wait for a desktop to settle after an action, in ms.", ge=0)] = 1500
     apis: Annotated[
         list[str], key("Adds functions that `apis build` made, each folder as DIR@DIGEST (`apis accept` prints it).")
     ] = []
     memo: Annotated[
-        MemoUse,
+        desktop.MemoUse,
         key(
             "Chooses whether what desktops have shown after the same task and actions is remembered. on boots one where"
             " the memo knows no further, only never does."
@@ -160,8 +146,8 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        screen_of(self.screen)
-        if self.memo != "off" and isinstance(self.provider, SshConfig):
+        desktop.screen_of(self.screen)
+        if self.memo != "off" and isinstance(self.provider, desktop.SshConfig):
             raise ConfigError(
                 f"desktops.memo is {self.memo} and desktops.provider is ssh: nothing says what its machines' desktops"
                 " are made of; set desktops.memo to off"
@@ -173,10 +159,10 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
                 f"desktops.processes is {self.processes}: more processes than desktops.count ({self.count})"
             )
         for index in range(self.processes):
-            if isinstance(self.provider, SshConfig):
+            if isinstance(self.provider, desktop.SshConfig):
                 self._refuse_too_few(self.provider, index)
 
-    def _refuse_too_few(self, provider: SshConfig, index: int) -> None:
+    def _refuse_too_few(self, provider: desktop.SshConfig, index: int) -> None:
         seats = self.seats_of(index)
         if (there := provider.share(index, self.processes).desktops) < seats + self.warm_pool:
             raise ConfigError(
@@ -202,25 +188,25 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
 
         Desktops that are placed elsewhere get theirs where they are.
         """
-        if isinstance(self.provider, SshConfig) or self.place:
+        if isinstance(self.provider, desktop.SshConfig) or self.place:
             return self
         provider = fitted(self.provider, self.count, self.ready, room, key=key)
         return msgspec.structs.replace(self, provider=provider)
 
-    def of_one_host(self, lease_s: float = 900.0, index: int = 0) -> DesktopsConfig:
+    def of_one_host(self, lease_s: float = 900.0, index: int = 0) -> desktop.DesktopsConfig:
         """The desktops of host process `index`, each leased for as long as an episode is reserved (seconds)."""
         provider = self.provider
-        if isinstance(provider, SshConfig):
+        if isinstance(provider, desktop.SshConfig):
             provider = provider.share(index, self.processes)
-        pool = PoolConfig(
+        pool = desktop.PoolConfig(
             warm_pool=self.warm_pool, boots_at_once=self.boots_at_once, processes=self.processes, lease_s=lease_s
         )
-        width, height = screen_of(self.screen)
-        screen = ScreenConfig(width=width, height=height)
-        return DesktopsConfig(provider=provider, pool=pool, screen=screen)
+        width, height = desktop.screen_of(self.screen)
+        screen = desktop.ScreenConfig(width=width, height=height)
+        return desktop.DesktopsConfig(provider=provider, pool=pool, screen=screen)
 
-    def seat(self, prompt: PromptConfig) -> SeatConfig:
-        return SeatConfig(
+    def seat(self, prompt: desktop.PromptConfig) -> desktop.SeatConfig:
+        return desktop.SeatConfig(
             format=prompt.format,
             action_space=prompt.action_space,
             sight=prompt.sight,
@@ -242,7 +228,7 @@ class DemonstrationsConfig(DemosConfig, frozen=True, kw_only=True):
         tuning("Lists the routes that oracles take in turn. Empty takes all of prompt.action_space."),
     ] = []
     demonstrators: Annotated[
-        list[OracleMember | EndpointMember],
+        list[desktop.OracleMember | desktop.EndpointMember],
         key("Lists who demonstrates. Empty takes the tasks' oracles, by every route."),
     ] = []
 
@@ -255,7 +241,7 @@ class Deploy(Section, frozen=True, kw_only=True):
 
     run: RunConfig = RunConfig()
     model: ModelConfig = ModelConfig()
-    prompt: PromptConfig = PromptConfig()
+    prompt: desktop.PromptConfig = desktop.PromptConfig()
     tasks: TasksConfig = TasksConfig()
     demos: DemonstrationsConfig = DemonstrationsConfig()
     desktops: SeatsConfig = SeatsConfig()
