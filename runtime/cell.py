@@ -18,18 +18,7 @@ from typing import Any
 
 from runtime.actor import Actor, Context, Handler
 from runtime.errors import ActorFailed, ActorGone, ComputerRLError, ConfigError, ProtocolError
-from runtime.logs.writer import (
-    ACTOR_FAILED,
-    ACTOR_RESTARTS,
-    ACTOR_STARTED,
-    ACTOR_STOPPED,
-    HOST_LAGS,
-    STALL,
-    STOP_FAILED,
-    TASK_OUTLIVES,
-    TELL_FAILED,
-    current_trace,
-)
+from runtime.logs import writer as logs
 from runtime.messaging.message import Envelope, decode, encode, reply_type
 from runtime.messaging.node import Mailbox, Node
 from runtime.spec import WireSpec
@@ -79,7 +68,7 @@ class Cell:
             where, error = failure
             cause = f"{type(error).__name__}: {error}"
             self._node.log.emit(
-                ACTOR_FAILED, name=self.name, where=where, error=cause, traceback=traceback_lines(error)
+                logs.ACTOR_FAILED, name=self.name, where=where, error=cause, traceback=traceback_lines(error)
             )
             decision = self._budget.on_failure(
                 self._node.clock.now(), f"{where}: {cause}", curable=not isinstance(error, ConfigError)
@@ -93,7 +82,7 @@ class Cell:
                 return
             self.restarts += 1
             self.state = "restarting"
-            self._node.log.emit(ACTOR_RESTARTS, name=self.name, delay_s=decision.delay_s, restarts=self.restarts)
+            self._node.log.emit(logs.ACTOR_RESTARTS, name=self.name, delay_s=decision.delay_s, restarts=self.restarts)
             with suppress(TimeoutError):
                 async with asyncio.timeout(decision.delay_s):
                     await self._stop.wait()
@@ -101,7 +90,7 @@ class Cell:
         self._bury("it stopped")
         if not self.started.done():
             self.started.set_exception(ActorGone(f"{self.name} was stopped before it had started"))
-        self._node.log.emit(ACTOR_STOPPED, name=self.name)
+        self._node.log.emit(logs.ACTOR_STOPPED, name=self.name)
 
     def stop(self) -> None:
         self._stop.set()
@@ -183,7 +172,7 @@ class Cell:
             await self.configure(self.spec)
         self._budget.up(self._node.clock.now())
         self._node.log.emit(
-            ACTOR_STARTED,
+            logs.ACTOR_STARTED,
             name=self.name,
             factory=self.spec.factory,
             start_s=round(time.monotonic() - began, 3),
@@ -224,7 +213,7 @@ class Cell:
                 scope.spawn(self._handle(actor, envelope, handler, slot(envelope)), f"{self.name}:{envelope.message}")
 
     async def _handle(self, actor: Actor, envelope: Envelope, handler: Handler, slot: str) -> None:
-        current_trace.set(envelope.trace)
+        logs.current_trace.set(envelope.trace)
         try:
             message = decode(envelope.body, handler.message)
             reply = await handler.call(actor, message)
@@ -255,7 +244,7 @@ class Cell:
             self._node.refuse(envelope, error, "handler")
         else:
             self._node.log.emit(
-                TELL_FAILED,
+                logs.TELL_FAILED,
                 trace=envelope.trace,
                 name=self.name,
                 message=envelope.message,
@@ -265,7 +254,7 @@ class Cell:
 
     async def _end(self, scope: TaskScope) -> None:
         if left := await scope.close(self.spec.stop_timeout_s):
-            self._node.log.emit(TASK_OUTLIVES, name=self.name, tasks=left)
+            self._node.log.emit(logs.TASK_OUTLIVES, name=self.name, tasks=left)
         actor, self._actor = self._actor, None
         if actor is None:
             return
@@ -273,7 +262,7 @@ class Cell:
         for error in results:
             if isinstance(error, BaseException):
                 cause = f"{type(error).__name__}: {error}"
-                self._node.log.emit(STOP_FAILED, name=self.name, error=cause, traceback=traceback_lines(error))
+                self._node.log.emit(logs.STOP_FAILED, name=self.name, error=cause, traceback=traceback_lines(error))
 
     async def _on_stop(self, actor: Actor) -> None:
         async with waiting(self._node.name, self.name, "on_stop", self.spec.stop_timeout_s):
@@ -358,7 +347,7 @@ class StallWatch:
             lag = time.monotonic() - before - self._period_s
             self._lag_s = max(self._lag_s, lag)
             if lag > self._after_s:
-                self._host.node.log.emit(HOST_LAGS, lag_s=round(lag, 3))
+                self._host.node.log.emit(logs.HOST_LAGS, lag_s=round(lag, 3))
             self.look(time.monotonic())
 
     def _since(self, stall: Stall) -> str:
@@ -372,7 +361,7 @@ class StallWatch:
         for stall in stalls:
             if stall.id not in self._reported:
                 self._host.node.log.emit(
-                    STALL,
+                    logs.STALL,
                     trace=stall.trace,
                     who=stall.who,
                     what=stall.what,

@@ -13,25 +13,10 @@ from itertools import takewhile
 import msgspec
 
 from actors.errors import FencedOff, LedgerError
-from actors.replay import events
+from actors.replay import events, messages
 from actors.replay.database.transaction import LedgerPhaseSegment, Row, Transaction
 from actors.replay.ledger import figures, phases, retention, task_choice
 from actors.replay.ledger.retention import UNREADABLE, load_steps, tokens
-from actors.replay.messages import (
-    Batch,
-    CheckpointDigests,
-    Checkpointed,
-    GetCheckpointDigests,
-    GroupRef,
-    LearnerResumed,
-    NothingToTake,
-    Phase,
-    StepRef,
-    Take,
-    Trained,
-    TrajectoryRef,
-    Unreadable,
-)
 from actors.replay.rules.admission import Lineages, too_stale
 from actors.replay.rules.groups import GroupEnding, GroupState
 from runtime.messaging.message import BlobRef, Done, Version
@@ -40,7 +25,7 @@ DIGEST = "digest:"  # before the version of a checkpoint
 _UNDONE = "undone"  # sequence number of the last episode that stood when steps were last undone
 
 
-def take(tx: Transaction, msg: Take) -> Batch | NothingToTake | None:
+def take(tx: Transaction, msg: messages.Take) -> messages.Batch | messages.NothingToTake | None:
     """The next batch; None while there is none yet.
 
     Raises FencedOff when this request's lease is over, LedgerError when the learner claims another lineage.
@@ -49,10 +34,10 @@ def take(tx: Transaction, msg: Take) -> Batch | NothingToTake | None:
     if known is not None:
         if known["state"] != "out":
             raise FencedOff(f"lease {known['id']} is not outstanding: it was {known['state']}")
-        return msgspec.msgpack.decode(known["reply"], type=Batch)
+        return msgspec.msgpack.decode(known["reply"], type=messages.Batch)
     segment = tx.segment()
-    if tx.closed or segment.phase is Phase.DONE:
-        return NothingToTake(final=True)
+    if tx.closed or segment.phase is messages.Phase.DONE:
+        return messages.NothingToTake(final=True)
     if msg.trained.lineage != tx.trained.lineage:
         raise LedgerError(f"the learner is at {msg.trained}, the ledger knows {tx.trained}: resume before taking")
     for row in tx.rows("SELECT * FROM leases WHERE state = 'out' AND learner = ?", msg.learner):
@@ -60,15 +45,17 @@ def take(tx: Transaction, msg: Take) -> Batch | NothingToTake | None:
     done = tx.steps_in(segment.root)
     limit = tx.step_limit(segment)
     if limit is not None and done >= limit:
-        return NothingToTake(final=False, checkpoint=True) if tx.checkpointed != tx.trained else None
-    if segment.phase is Phase.RL:
+        return messages.NothingToTake(final=False, checkpoint=True) if tx.checkpointed != tx.trained else None
+    if segment.phase is messages.Phase.RL:
         return _take_groups(tx, segment, msg, done)
-    if segment.phase in (Phase.BC, Phase.PULSE) and (samples := retention.draw_samples(tx, segment, done)):
+    if segment.phase in (messages.Phase.BC, messages.Phase.PULSE) and (
+        samples := retention.draw_samples(tx, segment, done)
+    ):
         return _lease(tx, segment, msg, done, samples=samples)
     return None
 
 
-def _take_groups(tx: Transaction, segment: LedgerPhaseSegment, msg: Take, done: int) -> Batch | None:
+def _take_groups(tx: Transaction, segment: LedgerPhaseSegment, msg: messages.Take, done: int) -> messages.Batch | None:
     lineages, rules = tx.lineages(), tx.rules
     fresh: list[Row] = []
     for row in tx.groups_in(GroupState.READY):
@@ -88,7 +75,7 @@ def _take_groups(tx: Transaction, segment: LedgerPhaseSegment, msg: Take, done: 
     own = [trajectory for group in trajectories for trajectory in group if not trajectory.replayed]
     staleness = [_oldest_of(lineages, msg.trained, trajectory) for trajectory in own]
     refs = [
-        GroupRef(
+        messages.GroupRef(
             group=str(row["id"]),
             task=row["task"],
             trajectories=group,
@@ -109,47 +96,49 @@ def _staleness(lineages: Lineages, trained: Version, row: Row) -> int | None:
     return lineages.oldest_staleness(max([trained, *versions]), versions) if versions else 0
 
 
-def _oldest_of(lineages: Lineages, trained: Version, trajectory: TrajectoryRef) -> int:
+def _oldest_of(lineages: Lineages, trained: Version, trajectory: messages.TrajectoryRef) -> int:
     versions = [step.oldest for step in trajectory.steps if step.oldest is not None]
     return lineages.oldest_staleness(max([trained, *versions]), versions) or 0
 
 
-def _trajectories(tx: Transaction, row: Row) -> list[TrajectoryRef]:
+def _trajectories(tx: Transaction, row: Row) -> list[messages.TrajectoryRef]:
     episodes = tx.rows("SELECT token, success FROM episodes WHERE group_id = ? ORDER BY token", row["id"])
     found = [
-        TrajectoryRef(token=episode["token"], success=bool(episode["success"]), steps=load_steps(tx, episode["token"]))
+        messages.TrajectoryRef(
+            token=episode["token"], success=bool(episode["success"]), steps=load_steps(tx, episode["token"])
+        )
         for episode in episodes
     ]
     if (token := retention.kept_success(tx, row)) is not None:
-        found.append(TrajectoryRef(token=token, success=True, steps=load_steps(tx, token), replayed=True))
+        found.append(messages.TrajectoryRef(token=token, success=True, steps=load_steps(tx, token), replayed=True))
     return found
 
 
 def _lease(
     tx: Transaction,
     segment: LedgerPhaseSegment,
-    msg: Take,
+    msg: messages.Take,
     done: int,
     *,
-    groups: list[GroupRef] | None = None,
-    samples: list[StepRef] | None = None,
+    groups: list[messages.GroupRef] | None = None,
+    samples: list[messages.StepRef] | None = None,
     staleness: list[int] | None = None,
-) -> Batch:
+) -> messages.Batch:
     groups, samples, staleness = groups or [], samples or [], staleness or []
     joined = _joined(tx, segment)
     lease = 1 + tx.number("SELECT seq FROM sqlite_sequence WHERE name = 'leases'")
-    batch = Batch(
+    batch = messages.Batch(
         lease=lease,
         phase=segment.ref,
         groups=groups,
         samples=samples,
         staleness=staleness,
-        fresh_optimizer=done + joined == 0 and segment.phase is not Phase.BC,
-        new_reference=done == 0 and segment.phase is Phase.RL,
+        fresh_optimizer=done + joined == 0 and segment.phase is not messages.Phase.BC,
+        new_reference=done == 0 and segment.phase is messages.Phase.RL,
         stay_step=done,
         stay_limit=tx.rate_limit(segment),
         steps_joined=joined,
-        rl_steps=tx.steps_by_phase().get(Phase.RL, 0) if segment.phase is Phase.RL else 0,
+        rl_steps=tx.steps_by_phase().get(messages.Phase.RL, 0) if segment.phase is messages.Phase.RL else 0,
     )
     tx.execute(
         "INSERT INTO leases(id, request_id, learner, stay, state, reply) VALUES(?, ?, ?, ?, 'out', ?)",
@@ -164,13 +153,13 @@ def _lease(
 
 def _joined(tx: Transaction, segment: LedgerPhaseSegment) -> int:
     """Steps of the segments of RL that `segment` follows at once, where a reset renews nothing but the reference."""
-    if tx.settings.pulse != "reference_reset" or segment.phase is not Phase.RL:
+    if tx.settings.pulse != "reference_reset" or segment.phase is not messages.Phase.RL:
         return 0
-    before = takewhile(lambda earlier: earlier.phase is Phase.RL, tx.path()[1:])
+    before = takewhile(lambda earlier: earlier.phase is messages.Phase.RL, tx.path()[1:])
     return sum(tx.steps_in(earlier.root) for earlier in before)
 
 
-def trained(tx: Transaction, msg: Trained) -> Done:
+def trained(tx: Transaction, msg: messages.Trained) -> Done:
     """The lease became a step. A repeat changes nothing. Raises FencedOff when the lease is not outstanding."""
     row = tx.row("SELECT * FROM leases WHERE id = ?", msg.lease)
     if row is None:
@@ -182,12 +171,12 @@ def trained(tx: Transaction, msg: Trained) -> Done:
     if msg.version < tx.trained or msg.version.lineage != tx.trained.lineage:
         raise LedgerError(f"lease {msg.lease} made {msg.version}, which does not follow {tx.trained}")
     segment = tx.segment(row["stay"])
-    batch = msgspec.msgpack.decode(row["reply"], type=Batch)
+    batch = msgspec.msgpack.decode(row["reply"], type=messages.Batch)
     newest = tx.number("SELECT seq_bound FROM leases WHERE state = 'trained' ORDER BY id DESC LIMIT 1")
     last = max(newest, int(tx.meta(_UNDONE) or 0))
     now = tx.number("SELECT seq FROM sqlite_sequence WHERE name = 'episodes'")
     played = _played_since(tx, last, now, batch)
-    rl = segment.phase is Phase.RL
+    rl = segment.phase is messages.Phase.RL
     entropy = played.entropy if rl else msg.figures.get("entropy")
     tx.execute(
         "UPDATE leases SET state = 'trained', made = ?, success = ?, entropy = ?, figures = ?, seq_bound = ?,"
@@ -209,7 +198,7 @@ def trained(tx: Transaction, msg: Trained) -> Done:
     return Done()
 
 
-def _played_since(tx: Transaction, last: int, now: int, batch: Batch) -> task_choice.PolicyEstimate:
+def _played_since(tx: Transaction, last: int, now: int, batch: messages.Batch) -> task_choice.PolicyEstimate:
     """What the training episodes committed since the last step say; those of the batch when there are none.
 
     Groups of zero variance are in it: the batch alone would hide a policy that always or never succeeds.
@@ -223,7 +212,7 @@ def _played_since(tx: Transaction, last: int, now: int, batch: Batch) -> task_ch
     return task_choice.PolicyEstimate(sum(outcomes) / len(outcomes) if outcomes else 0.0, None)
 
 
-def checkpointed(tx: Transaction, msg: Checkpointed) -> Done:
+def checkpointed(tx: Transaction, msg: messages.Checkpointed) -> Done:
     """Steps up to the checkpoint are final."""
     lineages = tx.lineages()
     if lineages.abandoned(max(tx.trained, msg.version), msg.version):
@@ -235,9 +224,9 @@ def checkpointed(tx: Transaction, msg: Checkpointed) -> Done:
     return Done()
 
 
-def digests(tx: Transaction, msg: GetCheckpointDigests) -> CheckpointDigests:
+def digests(tx: Transaction, msg: messages.GetCheckpointDigests) -> messages.CheckpointDigests:
     """What the files of checkpoints were when they were saved."""
-    return CheckpointDigests(digests=[tx.meta(f"{DIGEST}{version}") or "" for version in msg.versions])
+    return messages.CheckpointDigests(digests=[tx.meta(f"{DIGEST}{version}") or "" for version in msg.versions])
 
 
 def _confirm_up_to(tx: Transaction, lineages: Lineages, version: Version) -> None:
@@ -249,7 +238,7 @@ def _confirm_up_to(tx: Transaction, lineages: Lineages, version: Version) -> Non
                     tx.confirm_group(group)
 
 
-def resumed(tx: Transaction, msg: LearnerResumed) -> Done:
+def resumed(tx: Transaction, msg: messages.LearnerResumed) -> Done:
     """The learner goes on from a checkpoint in a new lineage; a repeat changes nothing.
 
     Raises LedgerError when the lineage exists with another parent, `version` does not continue `parent`, or an earlier
@@ -340,7 +329,7 @@ def _return_group(tx: Transaction, group: Row) -> int:
 UNREADABLE_LEASE = "unreadable"  # of the lease
 
 
-def unreadable(tx: Transaction, msg: Unreadable) -> Done:
+def unreadable(tx: Transaction, msg: messages.Unreadable) -> Done:
     """End what can't be read or is without signal, and give the rest of the lease back. A repeat changes nothing.
 
     Raises FencedOff when the lease is not outstanding.
@@ -350,7 +339,7 @@ def unreadable(tx: Transaction, msg: Unreadable) -> Done:
         raise FencedOff(f"lease {msg.lease} is not outstanding")
     if lease["state"] == UNREADABLE_LEASE:
         return Done()
-    batch = msgspec.msgpack.decode(lease["reply"], type=Batch)
+    batch = msgspec.msgpack.decode(lease["reply"], type=messages.Batch)
     bad = set(msg.blobs)
     lost = 0
     unread = set[str]()
@@ -384,7 +373,7 @@ def _leave_out(tx: Transaction, segment: LedgerPhaseSegment, bad: set[BlobRef]) 
         (UNREADABLE, token, row["n"])
         for token in tokens(tx, segment)
         for row in tx.rows("SELECT n, ref FROM steps WHERE token = ? AND well_formed = 1", token)
-        if msgspec.msgpack.decode(row["ref"], type=StepRef).blob in bad
+        if msgspec.msgpack.decode(row["ref"], type=messages.StepRef).blob in bad
     ]
     tx.many("UPDATE steps SET well_formed = ? WHERE token = ? AND n = ?", bad_steps)
     tx.pool = None
