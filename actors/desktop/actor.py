@@ -29,7 +29,19 @@ from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.recorder import Recorder
 from actors.desktop.scene import NOT_REMEMBERED, DesktopScene, RememberedScene
 from actors.errors import DesktopFault, FencedOff
-from actors.replay import messages
+from actors.replay.messages import (
+    DEFERRED,
+    DISK,
+    DISK_REFUSES,
+    Commit,
+    Fault,
+    Lane,
+    NoWork,
+    Release,
+    Reservation,
+    Reserve,
+    StepPayload,
+)
 from policy.tokenizer import Tokenizer
 from runtime.actor import Actor, handles
 from runtime.errors import ComputerRLError, PayloadLost, StoreError
@@ -109,7 +121,7 @@ class DesktopController(Actor):
             self._endpoint = await self.ctx.shared("endpoint", self._make_endpoint)
         self._clock = StageClock(self.ctx.clock.now())  # a seat's time begins when its host has desktops
         self._quarantine = Quarantine()
-        self._work: messages.Reservation | None = None
+        self._work: Reservation | None = None
         self._booted: BootedDesktop | None = None  # that the episode got
         self._episode: Episode | None = None
         self._faults = 0
@@ -196,7 +208,7 @@ class DesktopController(Actor):
                 return
             self._owes_nothing.clear()
             # An answer that was lost on its way is asked for again under the same name.
-            request = messages.Reserve(seat=self.ctx.name, request_id=f"{self._life}.{number}", wait_s=RESERVE_WAIT_S)
+            request = Reserve(seat=self.ctx.name, request_id=f"{self._life}.{number}", wait_s=RESERVE_WAIT_S)
             try:
                 work = await self._replay.ask(request, timeout_s=RESERVE_WAIT_S + RESERVE_MARGIN_S)
             except TRANSIENT as error:
@@ -206,7 +218,7 @@ class DesktopController(Actor):
                 continue
             self._silent_since = None
             number += 1
-            if isinstance(work, messages.NoWork):
+            if isinstance(work, NoWork):
                 self._owes_nothing.set()
                 self._report_time()
                 if work.final:
@@ -216,7 +228,7 @@ class DesktopController(Actor):
             self._owes_nothing.set()
             self._report_time()
 
-    async def _serve(self, work: messages.Reservation) -> None:
+    async def _serve(self, work: Reservation) -> None:
         self._work = work
         trace, policy = work.trace, self.config.seat.quarantine
         start, busy = self.ctx.clock.now(), self._clock.busy_s(self.ctx.clock.now())
@@ -226,20 +238,16 @@ class DesktopController(Actor):
             self._enter(Stage.REPORTING)
             await self._recorder.flush(played.steps)
         except (DesktopFault, StoreError) as error:
-            fault = (
-                error
-                if isinstance(error, DesktopFault)
-                else DesktopFault(messages.DISK_REFUSES, str(error), messages.DISK)
-            )
+            fault = error if isinstance(error, DesktopFault) else DesktopFault(DISK_REFUSES, str(error), DISK)
             self._enter(Stage.REPORTING)
-            cause = messages.Fault(cause=fault.cause, detail=fault.detail[:400], culprit=fault.culprit)
-            if fault.cause != messages.DEFERRED:  # nothing broke, and the ledger says so
+            cause = Fault(cause=fault.cause, detail=fault.detail[:400], culprit=fault.culprit)
+            if fault.cause != DEFERRED:  # nothing broke, and the ledger says so
                 self._faults += 1
                 self.ctx.log.emit(
                     EPISODE_FAULTED, trace=trace, task=work.task, cause=cause.cause, detail=cause.detail,
                     token=work.token,
                 )  # fmt: skip
-            await self._report(messages.Release(token=work.token, seat=self.ctx.name, fault=cause), trace)
+            await self._report(Release(token=work.token, seat=self.ctx.name, fault=cause), trace)
             if self._pool and self._booted is not None:  # what kept a desktop from being had the pool counts itself
                 self._pool.faulted(fault)
             own = fault.culprit in ("seat", "host")
@@ -251,7 +259,7 @@ class DesktopController(Actor):
             if self._pool and self._booted is not None:
                 self._pool.succeeded()
             now = self.ctx.clock.now()
-            commit = messages.Commit(
+            commit = Commit(
                 token=work.token,
                 seat=self.ctx.name,
                 outcome=played.outcome,
@@ -269,7 +277,7 @@ class DesktopController(Actor):
             self._work = self._episode = None
         self._enter(Stage.IDLE)
 
-    async def _play(self, work: messages.Reservation, trace: str) -> PlayedEpisode:
+    async def _play(self, work: Reservation, trace: str) -> PlayedEpisode:
         self._booted = None
         came, seat = self._clock.stage, self.config.seat
 
@@ -289,7 +297,7 @@ class DesktopController(Actor):
 
         prefix = await asyncio.to_thread(self._prefix, work) if work.prefix else []
         # Demonstrators may read forms of prompts that show what no two desktops have alike.
-        memo = self._memo if work.lane is not messages.Lane.DEMO or work.member == POLICY else None
+        memo = self._memo if work.lane is not Lane.DEMO or work.member == POLICY else None
         scene = None if memo is None else RememberedScene(work.task, memo, lease, back)
         try:
             self._episode = Episode(
@@ -308,13 +316,13 @@ class DesktopController(Actor):
             if self._pool and self._booted is not None:
                 self._pool.retire(self._booted)
 
-    def _prefix(self, work: messages.Reservation) -> list[messages.StepPayload]:
+    def _prefix(self, work: Reservation) -> list[StepPayload]:
         """The recorded steps that come first. Raises StoreError, DesktopFault where they are lost for good."""
         steps = []
         for stored in self.ctx.payloads(work.prefix):
             if isinstance(stored, PayloadLost):
                 raise DesktopFault(PREFIX_DIFFERS, f"a step of the prefix can't be read: {stored}", "memo")
-            steps.append(msgspec.msgpack.decode(stored, type=messages.StepPayload))
+            steps.append(msgspec.msgpack.decode(stored, type=StepPayload))
         return steps
 
     async def _acquire(self, holder: str) -> BootedDesktop:
@@ -323,8 +331,8 @@ class DesktopController(Actor):
             raise DesktopFault(NOT_REMEMBERED, detail, "memo")
         return await self._pool.acquire(self.config.seat.lease_timeout_s, holder=holder)
 
-    def _answerer(self, work: messages.Reservation, trace: str) -> Answerer:
-        if work.lane is messages.Lane.DEMO and work.member != POLICY:
+    def _answerer(self, work: Reservation, trace: str) -> Answerer:
+        if work.lane is Lane.DEMO and work.member != POLICY:
             if work.member:
                 return self._demonstrators.answers(work, self._tokenizer)
             seat = self.config.seat
@@ -335,12 +343,12 @@ class DesktopController(Actor):
             return EndpointAnswers(self._endpoint, work, self.config.seat)
         seat = self.config.seat
         answers = SampledAnswers(self._samplers, self._tokenizer, work, trace, seat.generate_timeout_s)
-        if work.lane is not messages.Lane.TRAIN or not seat.relabel:
+        if work.lane is not Lane.TRAIN or not seat.relabel:
             return answers
         oracle = demonstrators.of_oracle(work, self._tokenizer, seat.format, 0.0, space=seat.action_space)
         return demonstrators.Labelled(answers, oracle)
 
-    async def _report(self, message: messages.Commit | messages.Release, trace: str) -> None:
+    async def _report(self, message: Commit | Release, trace: str) -> None:
         """Deliver the report, over a restart of the ledger if need be: a repeat gets the first answer."""
         silent = functools.partial(self._ledger_silent, type(message).__name__)
         with suppress(FencedOff):  # the ledger has given the slot to another seat and says so in its log
