@@ -22,18 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
+from policy import chat_process
 from policy.architecture import end_ids
-from policy.chat_process import (
-    LOAD_S,
-    MOST_TURNS,
-    PROCESS,
-    RENDER_S,
-    ChatRequest,
-    ChatResponse,
-    Message,
-    conversation,
-    line,
-)
 from runtime import disk
 from runtime.errors import ConfigError
 
@@ -208,16 +198,18 @@ class _TemplateForm:
 
     def __init__(self, folder: Path) -> None:
         self._folder = str(folder)
-        backend = self._asked(ChatRequest(self._folder, LOAD_S), "the tokenizer's files can't be read").backend
-        facts = self._asked(ChatRequest(self._folder, RENDER_S, facts=True)).facts
+        backend = self._asked(
+            chat_process.ChatRequest(self._folder, chat_process.LOAD_S), "the tokenizer's files can't be read"
+        ).backend
+        facts = self._asked(chat_process.ChatRequest(self._folder, chat_process.RENDER_S, facts=True)).facts
         assert facts is not None, "a request for facts is answered by them"
         try:
             self._rendered = RenderedIds(backend, facts.control)
         except Exception as error:  # the library raises nothing narrower
-            raise ConfigError(f"{folder}: its tokenizer can't be used: {line(error)}") from error
+            raise ConfigError(f"{folder}: its tokenizer can't be used: {chat_process.line(error)}") from error
         self.content, self.lead, self.eos_id = self._rendered.content, facts.lead, facts.eos_id
         self.stop_ids = tuple(sorted({*facts.stop_ids, *end_ids(folder)}))
-        refused, shapes = dict(facts.refused), range(1, MOST_TURNS + 1)
+        refused, shapes = dict(facts.refused), range(1, chat_process.MOST_TURNS + 1)
         self.folded = any(refused.get(f"{turns}s") and not refused.get(str(turns)) for turns in shapes)
         for turns in shapes:
             for key, system in ((str(turns), None), (f"{turns}s", _SYSTEM)):
@@ -230,25 +222,27 @@ class _TemplateForm:
     def prompt(self, turns: Sequence[str], system: str | None) -> array[int]:
         if self.folded and system is not None:
             turns, system = (f"{system}\n\n{turns[0]}", *turns[1:]), None
-        return self.ids(conversation(turns, system))
+        return self.ids(chat_process.conversation(turns, system))
 
-    def ids(self, messages: list[Message]) -> array[int]:
+    def ids(self, messages: list[chat_process.Message]) -> array[int]:
         """The ids of any conversation, up to an answer. Raises ConfigError."""
         names: list[str] = []
         hidden = [{**message, "content": self._rendered.hidden(message["content"], names)} for message in messages]
-        rendered = self._asked(ChatRequest(self._folder, RENDER_S, hidden)).rendered
+        rendered = self._asked(chat_process.ChatRequest(self._folder, chat_process.RENDER_S, hidden)).rendered
         return self._rendered.ids(rendered, names, messages[-1]["content"])
 
     def _differs(self, turns: int, system: str | None) -> bool:
         """Whether contents without control tokens have other ids than those of transformers."""
         texts = [f"{number}. {_SAMPLE}" for number in range(2 * turns - 1)]
-        messages = conversation(texts, system)
-        theirs = self._asked(ChatRequest(self._folder, RENDER_S, messages, as_ids=True)).ids
+        messages = chat_process.conversation(texts, system)
+        theirs = self._asked(chat_process.ChatRequest(self._folder, chat_process.RENDER_S, messages, as_ids=True)).ids
         return self.ids(messages).tobytes() != theirs
 
-    def _asked(self, request: ChatRequest, wrong: str = "the chat template fails") -> ChatResponse:
+    def _asked(
+        self, request: chat_process.ChatRequest, wrong: str = "the chat template fails"
+    ) -> chat_process.ChatResponse:
         try:
-            return PROCESS.response_to(request)
+            return chat_process.PROCESS.response_to(request)
         except ConfigError as error:
             raise ConfigError(f"{self._folder}: {wrong}: {error}") from error
 
@@ -261,7 +255,7 @@ def _template_of(folder: Path) -> object:
             return disk.read_bytes(alone, disk.MODEL).decode()
         return json.loads(disk.read_bytes(config, disk.MODEL)).get("chat_template") if config.exists() else None
     except (OSError, ValueError, AttributeError, RecursionError) as error:
-        raise ConfigError(f"{folder}: its chat template can't be read: {line(error)}") from error
+        raise ConfigError(f"{folder}: its chat template can't be read: {chat_process.line(error)}") from error
 
 
 def _plain(content: Backend) -> bool:
@@ -298,7 +292,7 @@ class Tokenizer:
         try:
             content = Backend.from_str(path.read_text(encoding="utf-8"))
         except Exception as error:  # the library raises nothing narrower
-            raise ConfigError(f"{path} is no tokenizer: {line(error)}") from error
+            raise ConfigError(f"{path} is no tokenizer: {chat_process.line(error)}") from error
         own = all(content.token_to_id(token) is not None for token in SPECIAL_TOKENS) and _plain(content)
         form = None if own and _template_of(folder) in (None, CHAT_TEMPLATE) else _TemplateForm(folder)
         if form is not None:
@@ -379,7 +373,7 @@ class Tokenizer:
         return [*self.encode(text), self.eos_id]
 
 
-def _turns_of(messages: list[Message]) -> tuple[list[str], str | None]:
+def _turns_of(messages: list[chat_process.Message]) -> tuple[list[str], str | None]:
     """The turns and the system text of messages to a model built here. Raises ConfigError for others."""
     system = messages[0]["content"] if messages and messages[0]["role"] == "system" else None
     turns = messages[0 if system is None else 1 :]

@@ -9,21 +9,8 @@ from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import Any
 
+from apis.actions import gui
 from apis.actions.arguments import KEYS
-from apis.actions.gui import (
-    Action,
-    Click,
-    DragAndDrop,
-    Exit,
-    Hotkey,
-    OpenApp,
-    Quote,
-    Scroll,
-    SwitchWindow,
-    Tool,
-    Type,
-    Wait,
-)
 from apis.applications import APPS, app_of_class, app_published
 from apis.apps.ranking import of_menu
 from apis.observation import Observation
@@ -64,20 +51,20 @@ class ActionPlan:
 
 
 @singledispatch
-def plan(action: Action, observation: Observation) -> ActionPlan:
+def plan(action: gui.Action, observation: Observation) -> ActionPlan:
     """The plan for `action`, chosen while `observation` was shown."""
     raise TypeError(f"{type(action).__name__} has no plan")
 
 
 @plan.register
-def _(action: Click, observation: Observation) -> ActionPlan:
+def _(action: gui.Click, observation: Observation) -> ActionPlan:
     x, y = place(action.coordinates, observation)
     args = {"x": x, "y": y, "button": BUTTONS[action.button_type], "n": action.num_clicks}
     return ActionPlan((Call("click", args), SETTLE), "Click Success")
 
 
 @plan.register
-def _(action: Type, observation: Observation) -> ActionPlan:
+def _(action: gui.Type, observation: Observation) -> ActionPlan:
     calls: list[Call] = []
     if action.coordinates is not None:
         x, y = place(action.coordinates, observation)
@@ -108,7 +95,7 @@ def typed(text: str) -> tuple[Call, ...]:
     return (Call("type_text", {"text": text} | share), *[Call("type_on")] * further)
 
 
-def _on_cell(action: Type, observation: Observation) -> bool:
+def _on_cell(action: gui.Type, observation: Observation) -> bool:
     """Whether typing goes into a cell: it replaces what the cell holds, and "select all" would take the whole sheet."""
     if observation.app != "libreoffice_calc":
         return False
@@ -123,21 +110,21 @@ def _on_cell(action: Type, observation: Observation) -> bool:
 
 
 @plan.register
-def _(action: DragAndDrop, observation: Observation) -> ActionPlan:
+def _(action: gui.DragAndDrop, observation: Observation) -> ActionPlan:
     x, y = place(action.drag_from_coordinates, observation)
     x2, y2 = place(action.drop_on_coordinates, observation)
     return ActionPlan((Call("drag", {"x": x, "y": y, "x2": x2, "y2": y2}), SETTLE), "Drag and Drop Success")
 
 
 @plan.register
-def _(action: Scroll, observation: Observation) -> ActionPlan:
+def _(action: gui.Scroll, observation: Observation) -> ActionPlan:
     x, y = place(action.coordinates, observation)
     dy = -SCROLL_NOTCHES if action.direction == "up" else SCROLL_NOTCHES
     return ActionPlan((Call("scroll", {"x": x, "y": y, "dy": dy}), SETTLE), "Scroll Success")
 
 
 @plan.register
-def _(action: OpenApp, observation: Observation) -> ActionPlan:
+def _(action: gui.OpenApp, observation: Observation) -> ActionPlan:
     app = app_published(action.app_name)
     if app is None:
         return ActionPlan((), f"{action.app_name} is not supported or recognized")
@@ -150,7 +137,7 @@ def _(action: OpenApp, observation: Observation) -> ActionPlan:
 
 
 @plan.register
-def _(action: SwitchWindow, observation: Observation) -> ActionPlan:
+def _(action: gui.SwitchWindow, observation: Observation) -> ActionPlan:
     number = window_names(observation)[action.window_id]
     # An open menu holds the keyboard; elsewhere Escape would undo what is being typed.
     menu = any(map(of_menu, observation.elements))
@@ -159,28 +146,28 @@ def _(action: SwitchWindow, observation: Observation) -> ActionPlan:
 
 
 @plan.register
-def _(action: Hotkey, _: Observation) -> ActionPlan:
+def _(action: gui.Hotkey, _: Observation) -> ActionPlan:
     return ActionPlan((pressed(*action.keys), SETTLE), "Hotkey Success")
 
 
 @plan.register
-def _(action: Quote, _: Observation) -> ActionPlan:
+def _(action: gui.Quote, _: Observation) -> ActionPlan:
     return ActionPlan((), action.content[:MAX_RESULT])
 
 
 @plan.register
-def _(action: Tool, _: Observation) -> ActionPlan:
+def _(action: gui.Tool, _: Observation) -> ActionPlan:
     args = {"owner": action.owner, "name": action.name, "arguments": action.arguments}
     return ActionPlan((Call("tool", args), SETTLE), "Success", answer=0)
 
 
 @plan.register
-def _(action: Wait, _: Observation) -> ActionPlan:
+def _(action: gui.Wait, _: Observation) -> ActionPlan:
     return ActionPlan((Call("settle", {"timeout_ms": 3000, "quiet_ms": 500}),), "Wait Success")
 
 
 @plan.register
-def _(action: Exit, observation: Observation) -> ActionPlan:
+def _(action: gui.Exit, observation: Observation) -> ActionPlan:
     late = any(app.late for app in APPS if any(window.app == app.name for window in observation.windows))
     return ActionPlan((Call("keep"),) if late else (), "Exit", ends=action.success)
 

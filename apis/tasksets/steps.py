@@ -8,26 +8,7 @@ from dataclasses import replace
 from apis.applications import OPENS, app_named
 from apis.observation import SCREEN
 from apis.plans.action import SETTLE, Call, pressed
-from apis.tasks.osworld import (
-    HOME,
-    ActivateWindow,
-    ChromeCloseTabs,
-    ChromeOpenTabs,
-    CloseWindow,
-    Command,
-    Download,
-    Execute,
-    History,
-    Launch,
-    Open,
-    Sleep,
-    Step,
-    Task,
-    UnknownStep,
-    Visit,
-    data_of,
-    dump,
-)
+from apis.tasks import osworld
 from apis.tasksets import commands
 from apis.tasksets.commands import WINDOW_MS
 from apis.tasksets.package import ACCOUNTS, REFUSED_STEPS, Lacking
@@ -48,7 +29,7 @@ Fixture = Callable[[str, str], bytes]  # the content of a URL under a name; rais
 def carried(url: str, _: str = "") -> bytes:
     """The content of a `data:` URL. Raises Lacking for any other, which is a fixture."""
     try:
-        return data_of(url)
+        return osworld.data_of(url)
     except ValueError:
         raise Lacking("fixture", url) from None
 
@@ -60,52 +41,52 @@ def name_of(path: str) -> str:
 
 def at_home(path: str) -> str:
     """`path` relative to the guest's HOME; a relative one lies there. Raises Lacking for a path outside of it."""
-    for start in (f"{HOME}/", "~/", "./"):
+    for start in (f"{osworld.HOME}/", "~/", "./"):
         if path.startswith(start):
             path = path[len(start) :]
             break
-    path = "" if path in (HOME, "~") else path.rstrip("/")
+    path = "" if path in (osworld.HOME, "~") else path.rstrip("/")
     if path.startswith("/") or ".." in path.split("/"):
         raise Lacking("root", path)
     return path
 
 
-def calls_of(step: Step, home: str, fixture: Fixture = carried, screen: tuple[int, int] = SCREEN) -> list[Call]:
+def calls_of(step: osworld.Step, home: str, fixture: Fixture = carried, screen: tuple[int, int] = SCREEN) -> list[Call]:
     """The calls that carry out `step` on a guest whose HOME is `home`. Raises Lacking."""
     match step:
-        case Download():
+        case osworld.Download():
             return [call for f in step.files for call in put(at_home(f.path), fixture(f.url, name_of(f.path)))]
-        case Open():
+        case osworld.Open():
             return opening(at_home(step.path), home)
-        case Launch():
+        case osworld.Launch():
             return commands.calls_for(step.command, step.shell, home, wait=False, screen=screen)
-        case Execute() | Command():
+        case osworld.Execute() | osworld.Command():
             calls = commands.calls_for(step.command, step.shell, home, wait=True, screen=screen)
             return [replace(call, kept=step.stdout or "") if call.method == "run" else call for call in calls]
-        case ActivateWindow():
+        case osworld.ActivateWindow():
             raised = _raised(step.window_name, strict=step.strict, by_class=step.by_class)
             return [replace(raised, optional=0), SETTLE]
-        case CloseWindow():
+        case osworld.CloseWindow():
             raised = _raised(step.window_name, strict=False, by_class=step.by_class)
             return [replace(raised, optional=1), pressed("alt", "f4"), SETTLE]
-        case Sleep():
+        case osworld.Sleep():
             return [SETTLE]
-        case ChromeOpenTabs():
+        case osworld.ChromeOpenTabs():
             return _opened(step.urls_to_open)
-        case ChromeCloseTabs():
+        case osworld.ChromeCloseTabs():
             return [Call("tabs", {"opened": [], "closed": step.urls_to_close}), SETTLE]
-        case History():
+        case osworld.History():
             return _remembered(step.history)
-        case UnknownStep() if step.type in ACCOUNTS:
+        case osworld.UnknownStep() if step.type in ACCOUNTS:
             raise Lacking("account", ACCOUNTS[step.type])
-        case UnknownStep():
+        case osworld.UnknownStep():
             raise Lacking("step", ": ".join(filter(None, (step.type, step.problem or REFUSED_STEPS.get(step.type)))))
     raise TypeError(f"{type(step).__name__} is no step")
 
 
-def sound_server(task: Task) -> list[Call]:
+def sound_server(task: osworld.Task) -> list[Call]:
     """The calls that start a sound server, with a sink that no sound card takes; none where `task` names none."""
-    if not commands.SOUND.search(dump(task).decode()):
+    if not commands.SOUND.search(osworld.dump(task).decode()):
         return []
     start = ["pulseaudio", "--daemonize", "--exit-idle-time=-1", "-n", *(f"--load=module-{one}" for one in SINK)]
     half = ["pactl", "set-sink-volume", "@DEFAULT_SINK@", "50%"]
@@ -143,7 +124,7 @@ def _raised(name: str, *, strict: bool, by_class: bool) -> Call:
     return Call("raise_window", {"title": name, "strict": strict, "by_class": by_class, "timeout_ms": WINDOW_MS})
 
 
-def _remembered(visits: list[Visit]) -> list[Call]:
+def _remembered(visits: list[osworld.Visit]) -> list[Call]:
     rows = [[visit.url, visit.title, visit.visit_time_from_now_in_seconds] for visit in visits]
     return [Call("visited", {"visits": rows})] if rows else []
 
