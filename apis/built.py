@@ -108,7 +108,7 @@ def decoded(file: Path, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(disk.read_text(file), type=kind)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{file}: {str(error)[:200]}") from error
+        raise ConfigError(f"{file}: {getattr(error, 'strerror', None) or str(error)[:200]}") from error
 
 
 def read(folder: Path) -> Api:

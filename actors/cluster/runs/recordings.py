@@ -42,9 +42,9 @@ def locate(name: str, runs: Path) -> Path:
                 why = "it is no regular file"
             raise ConfigError(f"{name}: no such file of demonstrations; {why}")
         return Path(name).resolve()
-    if (found := run_folder.look_up(runs, name, _has_ledger, lambda path, _: _has_ledger(path))) is not None:
+    if (found := run_folder.look_up(runs, name, _has_ledger, _may_record)) is not None:
         return found.resolve()
-    known = [path.name for path, _ in run_folder.all_runs(runs) if _has_ledger(path)]
+    known = [path.name for path, record in run_folder.all_runs(runs) if _may_record(path, record)]
     raise ConfigError(
         f"{name}: no recording of that name: it is a .parquet file or a run in {runs}; {hint(name, known)}"
     )
@@ -52,6 +52,10 @@ def locate(name: str, runs: Path) -> Path:
 
 def _has_ledger(folder: Path) -> bool:
     return os.path.isfile(folder / LEDGER)
+
+
+def _may_record(folder: Path, record: run_folder.RunRecord) -> bool:
+    return _has_ledger(folder) and not record.of_eval
 
 
 def header_of(path: Path) -> RecordingHeader:

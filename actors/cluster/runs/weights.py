@@ -84,7 +84,7 @@ def exports(run: Path) -> dict[Version, Path]:
 def _of_run(run: Path, asked: str) -> NamedWeights:
     (at, _, part), held = asked.partition("/"), exports(run)
     if not held or (at == NEWEST and max(held) == BEGIN):  # what it began with is exported before its first step
-        raise ConfigError(f"run {run.name} holds no weights: it ended before its first optimizer step")
+        raise ConfigError(f"run {run.name} holds no weights of its own: it has made no optimizer step")
     rounds = {found.name: found.version for found in evaluation_rounds.read_rounds(run)}
     version = str(max(held)) if at == NEWEST else rounds.get(at, at)
     by_name = {str(one): path for one, path in sorted(held.items())}

@@ -80,7 +80,7 @@ def test_weights_are_found_by_round_version_and_name(runs: Path, capsys: pytest.
     claim(runs / "begun", begun, resume=False).end("stopped", None)
     shutil.copytree(models.bundled(), runs / "begun" / "weights" / "0.0")
     assert weights.locate("last", runs).run == found.run, "what a run begins with was not trained by it"
-    with pytest.raises(ConfigError, match="run begun holds no weights: it ended before its first optimizer step"):
+    with pytest.raises(ConfigError, match="run begun holds no weights of its own: it has made no optimizer step"):
         weights.locate("begun", runs)
     assert weights.locate("last", runs, "after_bc").folder == str(runs / "mine" / "kept" / "0.5")
     assert weights.locate("mine", runs, "0.9").version == "0.9"

@@ -159,6 +159,9 @@ def test_last_is_the_newest_run_that_a_command_can_use(tmp_path: Path) -> None:
     (last / LEDGER).unlink()
     (last / "weights" / "0.5" / "config.json").unlink()
     assert run_folder.find(tmp_path, "last") == last
+    made(tmp_path / "c", 3.0)
+    played = msgspec.structs.replace(run_folder.read_record(tmp_path / "c"), file="eval base")
+    (tmp_path / "c" / "run.json").write_bytes(msgspec.json.encode(played))
     assert weights.run_of("last", tmp_path) == recordings.locate("last", tmp_path) == first.resolve()
 
 
