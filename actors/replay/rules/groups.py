@@ -171,18 +171,17 @@ def choose(items: Sequence[ItemT], count: int, seed: int) -> list[ItemT]:
 def prefix_steps(steps: int, seen: Mapping[int, tuple[int, int]]) -> int:
     """How many of the `steps` of a success to begin after, so that about half the episodes succeed.
 
-    `seen` is of the task's last episodes: steps that came before them -> successes, and episodes. Where half of those
-    from the start succeed, it is 0. With p for their success (Laplace's estimate), and if every step is as likely to
-    go wrong, p ** (left / steps) do with `left` steps to go. That counts as two episodes next to those seen. No prefix
-    is taken to be harder than a shorter one, and one step at least is left.
+    `seen` is of the task's last episodes: steps that came before them -> successes, and episodes. With p for the
+    success of those from the start (Laplace's estimate), and if every step is as likely to go wrong, p ** (left /
+    steps) succeed with `left` steps to go. That counts as two episodes next to those seen. No prefix is taken to be
+    harder than a shorter one, so it is 0 where half of all succeed from the start. One step at least is left.
     """
-    won, played = seen.get(0, (0, 0))
-    likely = [(won + 1) / (played + 2)]
-    for begun in range(1, steps):
+    likely = list[float]()
+    for begun in range(steps):
         won, played = seen.get(begun, (0, 0))
-        guess = likely[0] ** ((steps - begun) / steps)
-        likely.append(max(likely[-1], (won + 2 * guess) / (played + 2)))
-    return 0 if likely[0] >= 0.5 else min(range(steps), key=lambda begun: abs(likely[begun] - 0.5))
+        guess = likely[0] ** ((steps - begun) / steps) if likely else 0.5
+        likely.append(max([*likely, (won + 2 * guess) / (played + 2)]))
+    return min(range(steps), key=lambda begun: abs(likely[begun] - 0.5))
 
 
 @lru_cache(maxsize=4)
