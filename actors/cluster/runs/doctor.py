@@ -50,7 +50,6 @@ from runtime.system import run
 DISTRIBUTION = "computerrl"
 APT = "apt-get install --no-install-recommends"
 CONNECT_S = 3.0
-JUDGE = "judge of "  # another machine's LibreOffice; the one here is `judge`
 NEEDED_GB = 3.0
 NEEDED_FILES = 4096  # descriptors: about 12 per desktop, and the transports
 # MiB that a desktop takes at the most with an application, as `deploy/results/desktops.md` measured it.
@@ -75,7 +74,8 @@ class RunNeeds(msgspec.Struct, frozen=True, kw_only=True):
 def command(args: argparse.Namespace) -> int:
     """`computerrl doctor`: 0 when nothing that a run needs is missing, else 1."""
     deploy, _ = deploy_files.load(args.file, args.overrides)
-    checks = examine(needs_of(deploy))
+    needs = needs_of(deploy)
+    checks = [*examine(needs), *check_offices(needs)]
     healthy = not any(check.fatal for check in checks)
     if args.json:
         output.document({"ok": healthy, "checks": checks})
@@ -354,7 +354,10 @@ def check_sums(desktops: SeatsConfig, apps: Collection[str]) -> Iterator[Check]:
 
 
 def check_offices(need: RunNeeds) -> Iterator[Check]:
-    """SSH machines whose LibreOffice is of another release than the one here that judges what they save."""
+    """SSH machines whose LibreOffice is of another release than the one here that judges what they save.
+
+    They are asked by an event loop of its own, so this is not for a coroutine.
+    """
     provider = need.deploy.desktops.provider
     if not isinstance(provider, SshConfig) or need.deploy.desktops.place or not office.PROGRAM.is_file():
         return
@@ -365,7 +368,7 @@ def check_offices(need: RunNeeds) -> Iterator[Check]:
     for machine, release in there.items():
         if release != here:
             line = f"its LibreOffice is {release or 'not known'}, {judged}"
-            yield Check(f"{JUDGE}{machine}", False, line, "install the same release on both", needed=False)
+            yield Check(f"judge of {machine}", False, line, "install the same release on both", needed=False)
 
 
 def check_attached(need: RunNeeds) -> Iterator[Check]:
@@ -411,5 +414,5 @@ def check_files(need: RunNeeds) -> Iterator[Check]:
 
 CHECKS = (
     check_program, check_ray, check_desktops, check_base, check_attached, check_engines, check_learner, check_files,
-    check_memory, check_offices,
+    check_memory,
 )  # fmt: skip

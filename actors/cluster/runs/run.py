@@ -49,7 +49,7 @@ def dry_run(runs: Sequence[RunRequest], *, as_json: bool) -> int:
         output.line(plan.caution, to=sys.stderr)
     goes_on = [one for one in runs if one.resume and one.ended is None]
     loads = {one.folder.name: ledgers.checkpoint(one.folder) for one in goes_on}
-    lacks = "" if first.ended else _lacks(_checks(plan), first)
+    lacks = "" if first.ended else _lacks(doctor.examine(_needs(plan)), first)
     if as_json:
         shown = {"file": first.file, "run": first.folder.name, "runs": [one.folder.name for one in runs]}
         rows = {"hosts": plan.host_rows(), "summary": plan.summary()}
@@ -113,12 +113,12 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
         return _passed_by(folder, request.ended)
     places.refuse_unwritable(folder.parent, "--runs")
     plan = job.plan(request.named, run_dir=folder, incarnation=uuid.uuid4().hex)
-    checks = _checks(plan)
-    if lacks := _lacks(checks, request):
+    needs = _needs(plan)
+    if lacks := _lacks(doctor.examine(needs), request):
         raise ConfigError(lacks)
-    warnings = [f"{check.name}: {check.found}; {check.mend}" for check in checks if check.name.startswith(doctor.JUDGE)]
-    for caution in filter(None, (plan.caution, *warnings)):
-        output.line(caution, to=sys.stderr)
+    offices = (f"{check.name}: {check.found}; {check.mend}" for check in doctor.check_offices(needs))
+    for warning in filter(None, (plan.caution, *offices)):
+        output.line(warning, to=sys.stderr)
     raise_file_limit()
     if request.fork is not None:
         make_fork(request.fork, folder)
@@ -182,9 +182,9 @@ def claim(request: RunRequest) -> RunFolder:
     return run
 
 
-def _checks(plan: Plan) -> list[Check]:
-    needs = doctor.RunNeeds(deploy=plan.deploy, apps=doctor.apps_of(plan.lanes), place=plan.run_dir.resolve().parent)
-    return doctor.examine(needs)
+def _needs(plan: Plan) -> doctor.RunNeeds:
+    place = plan.run_dir.resolve().parent
+    return doctor.RunNeeds(deploy=plan.deploy, apps=doctor.apps_of(plan.lanes), place=place)
 
 
 def _lacks(checks: Sequence[Check], request: RunRequest) -> str:

@@ -6,8 +6,9 @@ import pytest
 
 from actors.cluster import cli
 from actors.cluster.config import deploy_files
-from actors.cluster.config.schema import Deploy
+from actors.cluster.config.schema import Deploy, SeatsConfig
 from actors.cluster.runs import doctor
+from actors.desktop.config import MachineConfig, SshConfig
 from actors.desktop.providers import home_template
 from actors.sampler.config import SamplersConfig
 
@@ -94,3 +95,13 @@ def test_a_run_that_is_refused_names_the_doctor_that_tells_the_rest(
     assert "two: get two" in capsys.readouterr().out
     assert cli.main(["doctor", *words[:-1], "run.sed=1"]) == 2
     assert "did you mean run.seed?" in capsys.readouterr().err
+
+
+async def test_a_machine_is_checked_within_an_event_loop_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    office = tmp_path / "soffice"
+    office.touch()
+    monkeypatch.setattr(doctor.office, "PROGRAM", office)
+    machines = [MachineConfig(host="nowhere.invalid", user="u", client_key="/k", host_key="ssh-ed25519 AAAA")]
+    deploy = Deploy(desktops=SeatsConfig(count=1, warm_pool=0, provider=SshConfig(machines=machines)))
+    needs = doctor.RunNeeds(deploy=deploy, apps=("libreoffice_calc",))
+    assert next(check for check in doctor.examine(needs) if check.name == "judge").ok

@@ -10,7 +10,7 @@ import pytest
 
 import runtime.system
 from actors.cluster import cli
-from actors.cluster.runs import compose, execute
+from actors.cluster.runs import compose, doctor, execute
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs.run_folder import RunRecord
 from runtime.program import program
@@ -42,7 +42,9 @@ class Broken:
 def unplayed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Broken:
     """Whole commands in `folder`, whose runs no desktop plays."""
     found = Broken()
-    monkeypatch.setattr(runcommand, "_checks", lambda _: [])
+    monkeypatch.setattr(runcommand, "_needs", lambda _: None)
+    for name in ("examine", "check_offices"):
+        monkeypatch.setattr(doctor, name, lambda _: [])
     for name in ("plan", "recording", "evaluating"):
         monkeypatch.setattr(compose, name, lambda *_, **__: SimpleNamespace(caution=""))
     monkeypatch.setattr(execute, "execute", lambda _plan, record, _job: record)
