@@ -143,9 +143,12 @@ def digest(folder: Path) -> str:
 
 def accept(folder: Path) -> str:
     """Pin a folder as it is; its digest. Raises ConfigError."""
-    pinned = digest(folder)
-    (folder / ACCEPTED).unlink(missing_ok=True)  # a link that came with the folder would lead elsewhere
-    (folder / ACCEPTED).write_text(pinned + "\n")
+    pinned, place = digest(folder), folder / ACCEPTED
+    try:
+        place.unlink(missing_ok=True)  # a link that came with the folder would lead elsewhere
+        place.write_text(pinned + "\n")
+    except OSError as error:
+        raise ConfigError(f"{place} can't be written: {error.strerror}") from None
     return pinned
 
 

@@ -19,7 +19,7 @@ import orjson
 from runtime import disk
 from runtime.errors import ConfigError
 from runtime.logs.events import LEVELS
-from runtime.logs.writer import log_folder
+from runtime.logs.writer import MAX_FILE_BYTES, log_folder
 
 LOOK_AGAIN_S = 0.5  # file systems that other machines write to tell of no changes
 CHUNK_BYTES = 1 << 20
@@ -83,8 +83,9 @@ def read_logs(
 
 
 def log_files(run_dir: Path) -> list[Path]:
-    """The log files there are, rolled ones first."""
-    files = (path for path in log_folder(run_dir).glob("*.jsonl") if path.is_file())
+    """The log files there are, rolled ones first; none that is larger than any writer lets one become."""
+    most = 2 * MAX_FILE_BYTES
+    files = (path for path in log_folder(run_dir).glob("*.jsonl") if path.is_file() and path.stat().st_size < most)
     return sorted(files, key=lambda path: (not _is_rolled(path), path))
 
 

@@ -196,6 +196,10 @@ def test_acceptance_writes_no_other_file_and_a_run_keeps_its_digest(
     built._folders.cache_clear()  # as in a process that starts later
     with pytest.raises(ConfigError, match="has changed"):
         built.folders()
+    (folder / built.ACCEPTED).unlink()
+    (folder / built.ACCEPTED).mkdir()
+    with pytest.raises(ConfigError, match=r"accepted\.txt can't be written: Is a directory"):
+        built.accept(folder)
 
 
 @pytest.mark.parametrize(

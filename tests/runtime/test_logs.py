@@ -227,6 +227,16 @@ def test_a_line_that_was_cut_spoils_no_other(tmp_path, monkeypatch):
     assert [line["text"] for line in read_logs(tmp_path)] == ["1", "3", "4"]
 
 
+def test_a_file_larger_than_any_writers_is_not_read(tmp_path):
+    log = host_log(tmp_path, "a")
+    log.emit(TROUBLE, text="1")
+    log.close()
+    other = log_file(tmp_path, "b")
+    other.touch()
+    os.truncate(other, 1 << 40)
+    assert [line["text"] for line in read_logs(tmp_path)] == ["1"]
+
+
 def test_a_file_that_could_not_be_rolled_is_rolled_later(tmp_path, monkeypatch):
     monkeypatch.setattr(logs, "MAX_FILE_BYTES", 300)
     log = host_log(tmp_path, "a")
