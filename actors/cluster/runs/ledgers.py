@@ -32,7 +32,7 @@ def damage(run: Path) -> str:
         left = next((name for name in (f"{CHECKPOINTS}/*", f"{PAYLOADS}/*.seg") if any(run.glob(name))), "")
         return f"its {LEDGER} is gone, and {run / left} says nothing without it: put it back" if left else ""
     try:
-        with opened(run) as database:
+        with reading(run, to_go_on=True) as database:
             if wrong := queries.damage(database):
                 return f"the ledger of {run} is damaged: {wrong.splitlines()[-1]}"
             saved = queries.at_one_moment(database) and any(name.startswith(DIGEST) for name in queries.meta(database))

@@ -139,11 +139,11 @@ BUSY_S = 10.0
 
 
 @contextmanager
-def reading(run: Path) -> Iterator[sqlite3.Connection]:
+def reading(run: Path, *, to_go_on: bool = False) -> Iterator[sqlite3.Connection]:
     """The ledger of the run in folder `run`, read-only, rows by name. Raises StoreError, from the body, too.
 
-    Another build's is refused by its form, but for the one before: its groups all began at the start. Form 0 is a
-    ledger whose tables are still being made.
+    Another build's is refused by its form, but for the one before, unless a run is `to_go_on` from it: its groups all
+    began at the start. Form 0 is a ledger whose tables are still being made.
     """
     path = run / LEDGER
     if not path.is_file():
@@ -152,7 +152,7 @@ def reading(run: Path) -> Iterator[sqlite3.Connection]:
         with closing(_connected(path.resolve())) as database:
             database.row_factory = sqlite3.Row
             form = database.execute("PRAGMA user_version").fetchone()[0]
-            if form == FORM - 1:
+            if form == FORM - 1 and not to_go_on:
                 database.execute("CREATE TEMP VIEW groups AS SELECT *, 0 AS prefix, NULL AS prefix_of FROM main.groups")
             elif form not in (0, FORM):
                 raise StoreError(
@@ -169,7 +169,10 @@ def copy_ledger(run: Path, into: Path, again: Sequence[str]) -> None:
     The rounds in `again`, and those still open, are to be played again. Raises StoreError.
     """
     try:
-        with reading(run) as source, closing(sqlite3.connect(into / LEDGER, isolation_level=None)) as copy:
+        with (
+            reading(run, to_go_on=True) as source,
+            closing(sqlite3.connect(into / LEDGER, isolation_level=None)) as copy,
+        ):
             source.backup(copy)
             copy.execute("DELETE FROM stays WHERE phase = 'done' AND idx = (SELECT max(idx) FROM stays)")
             marks = ", ".join("?" * len(again))

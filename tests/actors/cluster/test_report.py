@@ -20,6 +20,7 @@ from actors.cluster.report.page import equal_of
 from actors.cluster.report.pooled import Group, pooled_gains, pooled_rounds
 from actors.cluster.report.run_data import SUFFIX, key_of, packed, read_file, read_run
 from actors.cluster.report.time_spent import common_s, overlap, union
+from actors.cluster.runs import ledgers
 from actors.replay.database import ledger_file, queries
 from actors.replay.statistics import Rate
 from runtime.errors import ConfigError, StoreError
@@ -256,5 +257,9 @@ def test_a_ledger_of_the_form_before_is_read_too(tmp_path: Path) -> None:
     with ledger_file.reading(tmp_path / "one") as ledger:
         assert [dict(row)["prefix"] for row in ledger.execute("SELECT * FROM groups")] == [0]
         assert list(queries.episodes(ledger)) == []
-    with pytest.raises(StoreError, match=f"has form {ledger_file.FORM - 1}, this build reads form {ledger_file.FORM}"):
+    other = f"has form {ledger_file.FORM - 1}, this build reads form {ledger_file.FORM}"
+    with pytest.raises(StoreError, match=other):
         ledger_file.connect(tmp_path / "one" / "ledger.sqlite")
+    assert other in ledgers.damage(tmp_path / "one"), "no run goes on from it, nor begins from a copy"
+    with pytest.raises(StoreError, match=other):
+        ledger_file.copy_ledger(tmp_path / "one", tmp_path, again=[])
