@@ -348,9 +348,10 @@ def check_sums(desktops: SeatsConfig, apps: Collection[str]) -> Iterator[Check]:
         name, memory = max(sorted(apps), key=lambda app: APP_MIB.get(app, LIGHT_MIB), default=""), sums[0]
         least = APP_MIB.get(name, LIGHT_MIB)
         line = f"{memory.each} MiB for each of {memory.desktops}, {least} needed{f' by {name}' if name else ''}"
-        mend = "a machine with more memory, or --set desktops.count and desktops.warm_pool:"
-        enough = memory.each >= min(least, memory.asked)
-        yield Check("desktop memory", enough, line, f"{mend} {memory.room // least} in all")
+        most = memory.room // least
+        busy, pool = (most - desktops.ready, "") if desktops.ready < most else (most, " --set desktops.warm_pool=0")
+        mend = f"a machine with more memory, or --set desktops.count={busy}{pool}"
+        yield Check("desktop memory", memory.each >= min(least, memory.asked), line, mend)
 
 
 def check_offices(need: RunNeeds) -> Iterator[Check]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from actors.cluster import cli
@@ -77,4 +78,6 @@ def test_a_desktop_has_room_for_the_largest_application_of_its_tasks() -> None:
     }
     assert [check.fatal for check in share.values()] == [False, False, True]
     assert "204 MiB for each of 10, 232 needed by google_chrome" in share["google_chrome"].found
-    assert str(share["google_chrome"].mend).endswith(": 8 in all")
+    assert str(share["google_chrome"].mend).endswith("--set desktops.count=6")
+    followed = msgspec.structs.replace(deploy.desktops, count=6)
+    assert not [*doctor.check_sums(followed, ["google_chrome"])][-1].fatal, "what the hint names is not refused next"
