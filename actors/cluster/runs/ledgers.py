@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from actors.cluster.config.suggest import blamed
+from actors.cluster.runs import run_folder
 from actors.learner.folders import CHECKPOINTS, newest_known
 from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER, reading
@@ -41,6 +42,12 @@ def damage(run: Path) -> str:
     except (ConfigError, StoreError) as error:
         return str(error)
     return ""
+
+
+def onward(record: run_folder.RunRecord, run: Path) -> str:
+    """The command that goes on with the run in folder `run`, or why none does."""
+    wrong = damage(run)
+    return f"it can't go on: {wrong}" if wrong else f"continue with  {run_folder.to_continue(record, run)}"
 
 
 def holds_demos(run: Path, count: int) -> bool:

@@ -141,10 +141,8 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
         output.news(f"look at it with  {program()} report {named}  or  {program()} web {named}")
     if verdict == "crashed":
         output.news(f"see  {program()} logs {named} --level warning")
-    if verdict in ("crashed", "stopped") and (wrong := ledgers.damage(folder)):
-        output.news(f"it can't go on: {wrong}")
-    elif verdict in ("crashed", "stopped"):
-        output.news(f"continue with  {run_folder.to_continue(run.record, folder)}")
+    if verdict in ("crashed", "stopped"):
+        output.news(ledgers.onward(run.record, folder))
     return STATUS[verdict]
 
 

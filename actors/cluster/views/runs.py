@@ -16,7 +16,7 @@ import msgspec
 
 from actors.cluster import output, tables
 from actors.cluster.config.suggest import hint
-from actors.cluster.runs import evaluation_rounds, run_folder
+from actors.cluster.runs import evaluation_rounds, ledgers, run_folder
 from actors.cluster.tables import TextTable
 from actors.replay.database.auditing import audit
 from actors.replay.database.ledger_file import LEDGER, reading
@@ -59,7 +59,7 @@ def show_status(path: Path, *, as_json: bool) -> int:
     if trouble:
         output.line(output.clean(f"it does not answer: {trouble}"))
     if state in ("killed", "crashed", "stopped"):
-        output.line(output.clean(f"continue it with  {run_folder.to_continue(record, path)}"))
+        output.line(output.clean(ledgers.onward(record, path)))
     if actors:
         output.line()
     away = any(actor.machine for actor in actors)

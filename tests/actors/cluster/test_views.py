@@ -172,7 +172,13 @@ def test_status_of_an_ended_run_is_its_verdict(runs: Path, capsys: pytest.Captur
     assert "two: failed" in capsys.readouterr().out
     made(runs, "three", verdict="stopped")
     assert cli.main(["status", "three", "--runs", str(runs)]) == 0
-    assert f"continue it with  {program()} run smoke --resume --name three" in capsys.readouterr().out
+    assert f"continue with  {program()} run smoke --resume --name three" in capsys.readouterr().out
+    (runs / "three" / "segments").mkdir()
+    (runs / "three" / "segments" / "a.seg").touch()
+    assert cli.main(["status", "three", "--runs", str(runs)]) == 0
+    said = capsys.readouterr().out
+    assert "it can't go on: its ledger.sqlite is gone" in said
+    assert "--resume" not in said
 
 
 class Idle(Actor):
