@@ -239,7 +239,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         return msgspec.json.decode(disk.read_bytes(path), type=dict[str, Any])
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
 
 

@@ -36,7 +36,7 @@ def read_info(folder: Path) -> CheckpointInfo:
     """Raises StoreError unless `folder` is a complete checkpoint."""
     try:
         return msgspec.json.decode(disk.read_bytes(folder / MARKER, disk.MODEL), type=CheckpointInfo)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
         raise StoreError(f"{folder} is not a complete checkpoint: {error}") from error
 
 

@@ -315,5 +315,5 @@ class EngineClient:
 def _decode(raw: bytes, kind: type[T], path: str) -> T:
     try:
         return msgspec.json.decode(raw or b"{}", type=kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise EngineError(f"{path}: the engine's answer is not as agreed: {error}") from error

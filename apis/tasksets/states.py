@@ -40,7 +40,7 @@ def playing(said: str | None) -> FileView:
     try:
         found = msgspec.json.decode(said or "", type=_Playing)
         path = unquote(urlsplit(found.uri or "").path)
-    except (msgspec.DecodeError, ValueError):
+    except (ValueError, RecursionError):
         return MISSING
     known = {"filename": PurePosixPath(path).name, "url": found.uri or ""}
     info = "".join(f'<info name="{name}">{_plain(value)}</info>' for name, value in known.items())
@@ -56,7 +56,7 @@ def project(said: str | None) -> FileView:
     """The name of the folder that VS Code's window shows, where it shows one alone."""
     try:
         (folder,) = msgspec.json.decode(said or "", type=_Window).folders
-    except (msgspec.DecodeError, ValueError):
+    except (ValueError, RecursionError):
         return MISSING
     return FileView("file", data=PurePosixPath(folder).name.encode("utf-8", "replace"))
 
@@ -64,7 +64,7 @@ def project(said: str | None) -> FileView:
 def _browser(said: str | None) -> _Browser:
     try:
         return msgspec.json.decode(said or "", type=_Browser)
-    except (msgspec.DecodeError, ValueError):
+    except (ValueError, RecursionError):
         return _Browser([], -1)
 
 
@@ -110,7 +110,7 @@ def size(said: str | None) -> dict[str, int] | None:
     """A width and a height in pixels; None where there is no such window."""
     try:
         width, height = msgspec.json.decode(said or "", type=tuple[int, int])
-    except (msgspec.DecodeError, ValueError):
+    except (ValueError, RecursionError):
         return None
     return {"width": width, "height": height}
 

@@ -75,7 +75,7 @@ def lock_place(wanted: WantedFixture) -> Path:
 def _lock(wanted: WantedFixture) -> FixtureLock | None:
     try:
         return msgspec.json.decode(disk.read_bytes(lock_place(wanted)), type=FixtureLock)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, RecursionError):
         return None
 
 
@@ -176,7 +176,7 @@ def lock_of(name: str) -> SetLock:
     """The lock of a set. Raises ConfigError."""
     try:
         return msgspec.json.decode(disk.read_bytes(set_place(name) / LOCK, MOST_LOCK), type=SetLock)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"task set {name}: {error}") from None
 
 

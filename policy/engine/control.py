@@ -73,7 +73,7 @@ BodyT = TypeVar("BodyT")
 async def _read(request: web.Request, kind: type[BodyT]) -> BodyT:
     try:
         return msgspec.json.decode(await request.read(), type=kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise BadRequest({"object": "error", "message": str(error), "code": 400}) from error
 
 

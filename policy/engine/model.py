@@ -127,7 +127,7 @@ def _scale(adapter: Path) -> float:
     file = adapter / ADAPTER_CONFIG
     try:
         config = msgspec.json.decode(disk.read_bytes(file, disk.MODEL), type=_Peft)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, RecursionError) as error:
         raise EngineError(f"cannot read {file}: {error}") from error
     if config.r < 1:
         raise EngineError(f"{file}: r is {config.r}")

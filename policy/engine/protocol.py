@@ -94,7 +94,7 @@ def read_body(raw: bytes) -> GenerateBody:
     """Decode a /generate body. Raises BadRequest."""
     try:
         body, asked = _body_decoder.decode(raw), _refused_decoder.decode(raw)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise BadRequest({"object": "error", "message": str(error), "code": 400}) from error
     for name in _REFUSED:
         if getattr(asked, name):
@@ -106,7 +106,7 @@ def read_params(raw: bytes) -> SamplingParams:
     """`sampling_params`. Raises BadRequest for unknown keys and for values without an equal here."""
     try:
         plain = _any_decoder.decode(raw or b"{}") or {}
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise BadRequest({"error": str(error)}) from error
     if isinstance(plain, dict) and (unknown := next((name for name in plain if name not in _PARAMS), None)):
         known = ", ".join(f"`{name}`" for name in _PARAMS)
@@ -212,7 +212,7 @@ def read_chat(raw: bytes) -> ChatBody:
         if isinstance(options := plain.get("stream_options"), dict):
             _check_names(options, _StreamOptions.__struct_fields__, "stream_options.")
         body = msgspec.convert(plain, ChatBody)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise refuse_chat(str(error)) from error
     if body.stream_options is not None and not body.stream:
         raise refuse_chat("stream_options: it goes with stream=true", "stream_options")

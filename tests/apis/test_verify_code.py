@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from apis.tasks.families.code_extension import _is_object
 from apis.tasks.verify.media import LIST_BYTES, extensions_are, listed_extension
 from apis.tasks.verify.verify import GUEST_HOME, FileView, digest_of, file_bytes_are
 
@@ -42,3 +43,7 @@ def test_one_byte_more_is_another_file() -> None:
     assert file_bytes_are(FileView("file", b"\xff\0"), expected, {}).success
     assert not file_bytes_are(FileView("file", b"\xff\0\0"), expected, {}).success
     assert not file_bytes_are(FileView("missing"), expected, {}).success
+
+
+def test_a_file_that_is_nested_without_end_is_no_object() -> None:
+    assert not _is_object(FileView(kind="file", data=b'{"a": ' * 2000))

@@ -111,3 +111,9 @@ def test_a_tokenizer_larger_than_the_vocabulary_is_refused(tmp_path: Path) -> No
     (folder / "tokenizer.json").write_bytes((models.bundled() / "tokenizer.json").read_bytes())
     with pytest.raises(ConfigError, match=r"tokenizer.json has ids up to \d+, and config.json says vocab_size 96"):
         models.locate(str(folder))
+
+
+def test_a_configuration_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"a": ' * 2000)
+    with pytest.raises(ConfigError, match="cannot read"):
+        read_architecture(tmp_path)

@@ -17,7 +17,7 @@ from actors.desktop.config import EndpointConfig
 from actors.desktop.endpoint import Endpoint, PromptRefused
 from policy.engine import protocol
 from policy.engine.chat import AnswerText
-from policy.engine.protocol import _IGNORED, BadRequest, ChatBody, read_chat
+from policy.engine.protocol import _IGNORED, BadRequest, ChatBody, read_body, read_chat
 from policy.tokenizer import Tokenizer
 from tests.policy import tiny_models
 from tests.policy.chat_models import write_tokenizer
@@ -96,9 +96,20 @@ def test_what_asks_for_nothing_is_taken() -> None:
         "stream": True, "stream_options": {"include_usage": None},
     }  # fmt: skip
     assert read_chat(msgspec.json.encode({"messages": ASKED} | nothing)).stream
-    for raw in (b"", b"[]", b"{", b"\xff", b'{"messages": [3]}', b'{"n": true}', b'{"messages": null}'):
+    for raw in (
+        b"",
+        b"[]",
+        b"{",
+        b"\xff",
+        b'{"messages": [3]}',
+        b'{"n": true}',
+        b'{"messages": null}',
+        b'{"x": ' * 2000,
+    ):
         with pytest.raises(BadRequest):
             read_chat(raw)
+    with pytest.raises(BadRequest):
+        read_body(b'{"input_ids": [1], "x": ' + b"[" * 2000)
 
 
 def test_each_field_of_openais_client_is_carried_out_without_influence_or_refused_by_name() -> None:

@@ -148,5 +148,5 @@ def read_weights(folder: Path) -> NamedWeights:
     """Which weights the run at `folder` evaluates. Raises ConfigError when it is none of `eval`."""
     try:
         return msgspec.json.decode(disk.read_bytes(folder / _EVALUATED), type=NamedWeights)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"{folder} is no run of eval: {error}") from None

@@ -231,7 +231,7 @@ def read_file(path: Path) -> RunFigures:
         run = msgspec.json.decode(msgspec.json.encode(plain), type=RunFigures)
         places.refuse_bad_name(run.name, f"{path} of a run named")
         return run
-    except (OSError, EOFError, zlib.error, msgspec.DecodeError) as error:
+    except (OSError, EOFError, zlib.error, msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: no file of a run's figures: {error}") from None
 
 

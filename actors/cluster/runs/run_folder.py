@@ -216,7 +216,7 @@ def owner(path: Path) -> LockOwner | None:
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                with suppress(msgspec.DecodeError):
+                with suppress(msgspec.DecodeError, RecursionError):
                     return msgspec.json.decode(lock.read(disk.SETTINGS), type=LockOwner)
                 return LockOwner(pid=0, started="an unknown time")
     except OSError:  # there is none, or none that a run could hold
@@ -271,7 +271,7 @@ def read_record(path: Path) -> RunRecord:
         found = msgspec.json.decode(disk.read_bytes(path / "run.json"), type=RunRecord)
     except OSError as error:
         raise ConfigError(f"{path} is no run folder: its run.json: {error.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path / 'run.json'} is broken: {error}") from None
     return found
 

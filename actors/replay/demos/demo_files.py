@@ -90,7 +90,7 @@ def acts(step: StepPayload) -> bool:
         return True
     try:
         action = msgspec.json.decode(step.action or "", type=_Named)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return False
     names = (f".{action.name or action.function}(", *("WAIT", "DONE", "FAIL") * (action.function in ("wait", "exit")))
     return not unclosed and any(name in spoken_text for name in names)

@@ -160,7 +160,7 @@ def read_parquet(path: Path) -> tuple[RecordingHeader, Iterator[Demo]]:
                 f"no demonstrations in {path}: its metadata has no {KEY.decode()}, which says what they were made with"
             )
         header = msgspec.json.decode(text, type=RecordingHeader)
-    except (OSError, pa.ArrowException, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (OSError, pa.ArrowException, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StoreError(f"no demonstrations in {path}: {_line(error)}") from error
     schema = _schema(header)
     for name in schema.names:

@@ -177,7 +177,7 @@ def _is_object(view: FileView) -> bool:
     """Whether a file is an object of JSON."""
     try:
         return isinstance(msgspec.json.decode(view.data), dict)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
 
 

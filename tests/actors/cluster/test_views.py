@@ -111,7 +111,7 @@ def test_runs_are_listed(runs: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "two" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b'{"name": 3}', b'{"name": "\xff"}'])
+@pytest.mark.parametrize("text", [b"", b"{", b'{"name": 3}', b'{"name": "\xff"}', b'{"x": ' * 2000])
 def test_a_broken_record_is_named_and_disables_no_other_run(
     runs: Path, text: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
