@@ -56,6 +56,18 @@ class MemoryPlan(msgspec.Struct, frozen=True, kw_only=True):
         return _gib(parts) + (f"; in the host's memory: {host}" if host else "")
 
 
+# What an engine takes beyond its share, for activations, CUDA graphs and workspaces: SGLang's own reserve on a card of
+# more than 60 GB, and a guess for smaller ones. Then what it keeps while it sleeps, of which nothing was measured.
+WORKSPACE, SMALL_WORKSPACE, ASLEEP = 10 * GIB, 4 * GIB, 4 * GIB
+
+
+def states(device: int, parts: dict[str, dict[str, int]]) -> str:
+    """What a card of `device` bytes holds in each of several states."""
+    return "; ".join(
+        f"{name} {sum(of.values()) / GIB:.1f} of {device / GIB:.1f} GiB ({_gib(of)})" for name, of in parts.items()
+    )
+
+
 def _gib(parts: dict[str, int]) -> str:
     return ", ".join(f"{name} {size / GIB:.2f}" for name, size in parts.items() if size)
 

@@ -25,6 +25,7 @@ from actors.learner.config import LearnerSettings
 from actors.learner.folders import Exports, RunFolders, checkpoint_of, newest_known, on_disk
 from actors.learner.probe import Probe
 from actors.learner.rank import meeting_s
+from actors.learner.turns import CardTurns
 from actors.sampler.messages import Weights
 from policy.errors import LearnerError, NoModel
 from runtime.actor import Actor, handles
@@ -69,6 +70,7 @@ class LearnerActor(Actor):
         self._rank = self.ctx.ref(self.config.rank)
         groups = self.config.groups
         self._publisher = None if groups is None else Publisher(groups, self._rank, self.ctx)
+        self._turns = CardTurns(self.config.samplers if self.config.turns else [], self.ctx)
         owner = self.ctx.name if groups or self.config.adapters else ""
         self._exports = Exports(self._export, self.ctx.home, owner, adapters=self.config.adapters)
         rehearses = self.config.learner.rehearsal > 0
@@ -155,6 +157,7 @@ class LearnerActor(Actor):
             if taken.checkpoint or (taken.final and self._saved != self._version):
                 await self._checkpoint("phase over" if taken.checkpoint else "run over")
             await self._tell_samplers(self.config.samplers)  # one may have restarted, and nothing newer is coming soon
+            await self._turns.over(self._ask_rank)
             return not taken.final
         waited_s, self._idle_since = self.ctx.clock.now() - self._idle_since, None
         try:
@@ -210,10 +213,10 @@ class LearnerActor(Actor):
             return {}
         self._doing = f"looking at the probe with {self._version}"
         packed = self._probe.packed(learner.token_budget, learner.parallel.data)
+        samplers = [self.ctx.ref(name) for name in self.config.samplers]
+        drawn = await self._probe.drawn(samplers, str(self._version))  # first: the rank may need the engines' card
         request = messages.LookAt(version=self._version, micro_batches=packed)
         seen = (await self._ask_rank(request, self.config.step_timeout_s)).figures
-        samplers = [self.ctx.ref(name) for name in self.config.samplers]
-        drawn = await self._probe.drawn(samplers, str(self._version))
         return {"probe_entropy": seen["entropy"], "probe_agreement": seen["accuracy"], **drawn}
 
     def _plan(self, batch: ledger.Batch, version: Version) -> batches.PlannedStep:
@@ -256,6 +259,7 @@ class LearnerActor(Actor):
         missed = await self._tell_samplers(samplers)
         if self._publisher is not None:
             self._publisher.decline(self._version, missed)
+        await self._turns.over(self._ask_rank)
         announce_s, reached = self.ctx.clock.now() - began, [name for name in samplers if name not in missed]
         self.ctx.log.emit(
             messages.WEIGHTS_ANNOUNCED, version=str(self._version), location=weights.location, samplers=reached,
@@ -348,6 +352,7 @@ class LearnerActor(Actor):
 
     async def _ask_rank(self, msg: Request[R], timeout_s: float) -> R:
         """The rank's answer, within `timeout_s` of the last ask. Raises RankLostError."""
+        await self._turns.before(msg)
         while True:
             try:
                 return await self._rank.ask(msg, timeout_s=timeout_s)

@@ -269,6 +269,7 @@ class RankSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     learner: LearnerConfig = LearnerConfig()
     ranks: tuple[str, ...] = ("rank/0",)  # the actors of all ranks, in order
+    turns: bool = False  # an engine has the card between steps
 
 
 class LearnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -279,6 +280,7 @@ class LearnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     seed: int = 0  # of the exercises that are rehearsed
     samplers: list[str]  # actors to which new weights are announced
     groups: GroupSettings | None = None  # None: samplers load from disk
+    turns: bool = False  # the engines and the rank have one card in turn
     adapters: bool = False  # samplers load adapters, and whole folders are written when they are asked for
     rank: str = "rank/0"
     replay: str = "replay"

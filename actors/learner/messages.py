@@ -103,6 +103,10 @@ class WriteKept(Request[Saved]):
     location: str
 
 
+class Rest(Request[Done]):
+    """Free what a step needs of the card. The next request that needs it takes it again."""
+
+
 class SaveCheckpoint(Request[Saved]):
     """Write model, optimizer and reference so that a resume gives the same losses. Refused likewise."""
 

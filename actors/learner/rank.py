@@ -213,7 +213,7 @@ class RankActor(Actor):
 
         def export() -> tuple[str, Canary, str]:
             canary = _canary(trainer)
-            tensors = trainer.snapshot() if msg.keep else None
+            tensors = trainer.snapshot(on_host=self.config.turns) if msg.keep else None
             if tensors is not None and self._first:
                 self._sender.keep(msg.version, tensors)
             written = ""
@@ -254,6 +254,12 @@ class RankActor(Actor):
 
         digest = await self._all(msg, self._run(f"saving {msg.version}", save))
         return messages.Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began)
+
+    @handles(messages.Rest, slow_after_s=LONG_WORK_S)
+    async def rest(self, _: messages.Rest) -> Done:
+        if self._trainer is not None:
+            await self._run("making room on the card", self._trainer.updater.rest)
+        return Done()
 
     @handles(messages.GetReady, concurrent=True)
     async def ready(self, _: messages.GetReady) -> messages.RankPlace:

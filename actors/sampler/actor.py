@@ -21,7 +21,8 @@ from actors.sampler.client import Limits
 from actors.sampler.config import SamplerSettings
 from actors.sampler.engine import engine_of
 from actors.sampler.health import EngineRecord, EngineState, Gate
-from actors.sampler.messages import Generate, Generated, Pin, Refused, Unpin, Weights
+from actors.sampler.messages import FallAsleep, Generate, Generated, Pin, Refused, Unpin, WakeUp, Weights
+from actors.sampler.turns import Held, Turns
 from actors.sampler.weights import SamplerWeights
 from policy.errors import EngineBusy, EngineError
 from runtime.actor import Actor, Context, handles
@@ -32,6 +33,8 @@ from runtime.supervision import Backoff, GiveUp, RestartBudget
 from runtime.waits import waiting
 
 PROBE_TIMEOUT_S = 15.0
+CALLS_S = 7200.0  # for loads and probes to end, which have limits of their own
+SLEEP_S = 600.0  # one try of the learner's to have the card
 
 
 class EngineSupervisor:
@@ -40,7 +43,8 @@ class EngineSupervisor:
     def __init__(self, settings: SamplerSettings, ctx: Context) -> None:
         self._settings, self._ctx = settings, ctx
         self.gate = Gate()
-        self.limits = Limits(vocabulary=0, context=0)
+        self._limits: Limits | None = None
+        self.turns = Turns(learner=settings.samplers.turns)
         self._report = ServingReport(ctx, settings.replay)
         engine = engine_of(settings, ctx.name, ctx.run_dir, ctx.clock, self._starting)
         self.record = EngineRecord(engine, self._report.serves)
@@ -52,6 +56,15 @@ class EngineSupervisor:
 
     async def start(self) -> None:
         """Bring the engine up and keep it so. Raises SamplerError or ConfigError when it does not come up."""
+        if not self._settings.samplers.turns:
+            await self._first_start()
+        self._ctx.spawn(self._keep_up(), "keep the engine up")
+        self._ctx.spawn(self._take_turns(), "take turns with the learner")
+        self._ctx.spawn(self.weights.follow(), "load newer weights")
+        if self._settings.replay:
+            self._ctx.spawn(self._report.keep_reporting(), "report what is served")
+
+    async def _first_start(self) -> None:
         began = time.monotonic()
         await self._bring_up()
         self._budget.up(self._ctx.clock.now())
@@ -60,13 +73,31 @@ class EngineSupervisor:
             events.SAMPLER_READY, engine=engine.kind, version=str(health.served), pid=engine.pid,
             start_s=round(time.monotonic() - began, 3), restarts=health.losses,
         )  # fmt: skip
-        self._ctx.spawn(self._keep_up(), "keep the engine up")
-        self._ctx.spawn(self.weights.follow(), "load newer weights")
-        if self._settings.replay:
-            self._ctx.spawn(self._report.keep_reporting(), "report what is served")
 
     async def stop(self) -> None:
         await self.record.engine.down()
+
+    async def limits(self) -> Limits:
+        """What the engine can take, once it has been up."""
+        while self._limits is None:
+            await self.record.change()
+        return self._limits
+
+    async def sleep(self, turn: str) -> None:
+        """Return once the card is free for the learner's `turn`. Raises SamplerError where another one has begun."""
+        self._turn(self.turns.asked_to_sleep(turn))
+        while not self.turns.free:
+            if self.turns.turn != turn or not self.turns.learner:
+                raise SamplerError(f"the turn {turn} on the card is over")
+            await self.record.change()
+
+    def wake(self, turn: str) -> None:
+        self._turn(self.turns.asked_to_wake(turn))
+
+    def _turn(self, turns: Turns) -> None:
+        if turns != self.turns:
+            self.turns = turns
+            self.record.wake()
 
     async def ready(self, pin: Version | None) -> None:
         """Return once the engine may be asked, and holds `pin`. Raises Deferred."""
@@ -95,6 +126,9 @@ class EngineSupervisor:
             self._ctx.spawn(self._probe(str(error)), "probe the engine")
 
     async def _bring_up(self) -> None:
+        while self.turns.due is not Held.STARTING:
+            await self.record.change()
+        self._turn(self.turns.became(Held.STARTING, Held.NONE))
         try:
             latest = await self.weights.starting_with()
         except EngineError as error:
@@ -102,13 +136,16 @@ class EngineSupervisor:
         try:
             await self.record.engine.up(latest)
             self.record.came_up()
-            self.limits = await self.record.engine.client.limits(self._settings.model)
+            self._limits = await self.record.engine.client.limits(self._settings.model)
             await self.weights.check_started(latest)
         except EngineError as error:
             raise SamplerError(f"the engine came up but can't be used: {error}") from error
+        self._turn(self.turns.became(Held.AWAKE, Held.STARTING))
 
     async def _keep_up(self) -> None:
         engine = self.record.engine
+        if self.turns.engine is Held.NONE:
+            await self._first_start()
         while True:
             cause = await self.record.lost()
             down = time.monotonic()
@@ -121,6 +158,7 @@ class EngineSupervisor:
             while not self.record.alive:
                 attempt += 1
                 await engine.down()
+                self._turn(self.turns.lost())
                 if attempt > self._settings.restart.max_restarts:  # slow ones never fill a window
                     raise SamplerError(f"the engine did not come back in {attempt - 1} tries: {cause}")
                 decision = self._budget.on_failure(self._ctx.clock.now(), cause)
@@ -141,6 +179,47 @@ class EngineSupervisor:
                 down_s=round(time.monotonic() - down, 3), restarts=health.losses,
             )  # fmt: skip
 
+    async def _take_turns(self) -> None:
+        """Put the engine to sleep and wake it, as the learner asks. One that fails at it is given up."""
+        while True:
+            while not (self.record.alive and self._is_to_sleep):
+                await self.record.change()
+            life, loader = self.record.health.losses, self.weights.loader
+            try:
+                async with self.weights.calls.closed(CALLS_S), loader.drain():
+                    loader.drained = True
+                    await self._one_turn()
+            except (EngineGone, EngineError, TimeoutError) as error:
+                if self.record.health.losses == life:
+                    await self.record.condemn(f"it can't give up its memory or take it back: {error!r}")
+                while self.record.health.losses == life:
+                    await self.record.change()
+            finally:
+                loader.drained = False
+
+    @property
+    def _is_to_sleep(self) -> bool:
+        return self.turns.learner and self.turns.engine is Held.AWAKE
+
+    async def _one_turn(self) -> None:
+        """From an engine that is to sleep to one that draws, or is lost."""
+        while self._is_to_sleep or self.turns.engine in (Held.PAUSED, Held.ASLEEP):
+            before, after, client = self.turns.engine, self.turns.due, self.record.engine.client
+            if after is None:
+                await self.record.change()
+                continue
+            if after is Held.ASLEEP:
+                await client.release_memory(self._settings.samplers.load_timeout_s)
+            elif before is Held.ASLEEP:
+                await client.resume_memory(self._settings.samplers.load_timeout_s)
+            elif before is Held.AWAKE:
+                await client.pause("retract")  # its last batch, which would count as running, is gone then
+            else:
+                await client.resume()
+                await self.weights.catch_up()
+            self._turn(self.turns.became(after, before))
+            self._ctx.log.emit(events.ENGINE_TURN, card=self.turns.engine)
+
     async def _probe(self, cause: str) -> None:
         try:
             why = await self._silence()
@@ -159,7 +238,8 @@ class EngineSupervisor:
             await judged.wait()  # while it loads it may be paused
             before = self.record.answered
             try:
-                await self.record.engine.client.first_token(0, PROBE_TIMEOUT_S)
+                async with self.weights.calls.through():
+                    await self.record.engine.client.first_token(0, PROBE_TIMEOUT_S)
             except EngineBusy:
                 return ""  # a full line is a sign of life
             except (EngineError, EngineGone) as error:
@@ -247,13 +327,27 @@ class SamplerActor(Actor):
         await self._supervisor.weights.unpin(msg.version)
         return Done()
 
+    @handles(FallAsleep, concurrent=True, slow_after_s=SLEEP_S)
+    async def sleep(self, msg: FallAsleep) -> Done:
+        """Raises SamplerError where that turn is over."""
+        async with waiting(self.ctx.name, "engine", "the card", SLEEP_S):
+            await self._supervisor.sleep(msg.turn)
+        return Done()
+
+    @handles(WakeUp)
+    async def wake(self, msg: WakeUp) -> Done:
+        self._supervisor.wake(msg.turn)
+        return Done()
+
     @handles(Generate, concurrent=True)
     async def generate(self, msg: Generate) -> Generated | Refused:
         """Draw a response. Raises SamplerError when no engine gives a sound one in time."""
-        if (reason := self._supervisor.limits.refusal(msg.prompt_ids, msg.sampling)) is not None:
-            return Refused(reason=reason)
+        limit_s = self.config.samplers.answer_limit_s
         try:
-            async with waiting(self.ctx.name, "engine", f"response {msg.rid}", self.config.samplers.generate_timeout_s):
+            async with waiting(self.ctx.name, "engine", f"response {msg.rid}", limit_s):
+                limits = await self._supervisor.limits()
+                if (reason := limits.refusal(msg.prompt_ids, msg.sampling)) is not None:
+                    return Refused(reason=reason)
                 return await self._once(msg)
         except DeadlineExceeded as error:
             raise SamplerTimeout(str(error)) from error

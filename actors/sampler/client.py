@@ -201,6 +201,7 @@ class Limits(msgspec.Struct, frozen=True):
 T = TypeVar("T")
 MAX_ANSWER_BYTES = 32 << 20
 CONTROL_TIMEOUT_S = 20.0
+RELEASED = ["kv_cache", "weights"]  # SGLang's tags; its CUDA graphs stay
 
 
 class EngineClient:
@@ -274,6 +275,14 @@ class EngineClient:
 
     async def resume(self) -> None:
         await self.control("/continue_generation", {}, CONTROL_TIMEOUT_S)
+
+    async def release_memory(self, timeout_s: float) -> None:
+        """Give up weights and cache on the card; SGLang ends where it is not paused, or has no memory to release."""
+        await self._call("POST", "/release_memory_occupation", {"tags": RELEASED}, Any, timeout_s)
+
+    async def resume_memory(self, timeout_s: float) -> None:
+        """Take back what was released: the same weights, and an empty cache."""
+        await self._call("POST", "/resume_memory_occupation", {"tags": RELEASED}, Any, timeout_s)
 
     async def server_info(self) -> ServerInfo:
         return await self._call("GET", "/server_info", None, ServerInfo, CONTROL_TIMEOUT_S)

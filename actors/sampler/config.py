@@ -16,6 +16,7 @@ from runtime.settings import Section, is_loopback, key, refuse_bad_url, tuning
 from runtime.supervision import RestartPolicy
 
 LOOPBACK = "127.0.0.1"
+TURN_S = 900.0  # a step of the learner's, and what is written after it; else answers are drawn again
 LOADED_PER_S = 100e6  # bytes, of a slow disk
 COUNT_MOST = 1024  # engines: each is a process that holds the whole model
 # SGLang's options by which a file that is not the deploy file's author's would run code or set others of them.
@@ -122,6 +123,13 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
     threads: Annotated[int, tuning("Sets the CPU threads of each engine.", ge=1)] = 1
     max_running_requests: Annotated[int, tuning("Limits the answers computed in one forward pass.", ge=1)] = 32
     max_queued_requests: Annotated[int, tuning("Limits the answers that wait in an engine's line.", ge=1)] = 256
+    turns: Annotated[
+        bool,
+        tuning(
+            "Lets SGLang give up its memory on the one card while the learner computes, so that each has it in turn."
+            " Nothing is drawn meanwhile."
+        ),
+    ] = False
     cache_tokens: Annotated[int, tuning("Limits the prompt tokens kept for requests that share a prefix.", ge=1)] = (
         32_768
     )
@@ -150,6 +158,8 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
         super().__post_init__()
         for url in self.attach:
             refuse_bad_url(url, "samplers.attach", "samplers.api_key_env names the variable of a key")
+        if self.turns:
+            self._refuse_turns()
         if self.place:
             self._refuse_misplaced()
         else:
@@ -162,6 +172,20 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
             raise ConfigError("samplers.gpus is of this machine: with samplers.place the cluster says which GPUs")
         if self.device == "cuda" and not self.place.get("GPU"):
             raise ConfigError("samplers.device is cuda, and samplers.place asks for no GPU: add GPU")
+
+    def _refuse_turns(self) -> None:
+        options = self.engine.options if isinstance(self.engine, SglangConfig) else {}
+        wide = [f"engine.options.{name}" for name in options if name.replace("_", "-") in (*TENSOR_PARALLEL, *SPREAD)]
+        wide += [name for name in ("gpus", "place") if getattr(self, name)] + ["count"] * (self.count > 1)
+        if not isinstance(self.engine, SglangConfig):
+            why = "the embedded engine keeps its memory: set samplers.engine.type to sglang"
+        elif self.attach:
+            why = "a server named by samplers.attach would sleep on after a run that was killed: start one here"
+        elif wide:
+            why = f"one card has one engine, and samplers.{wide[0]} asks for more: leave it out"
+        else:
+            return
+        raise ConfigError(f"samplers.turns is true, and {why}")
 
     def _refuse_shared_gpus(self) -> None:
         started = 0 if self.attach or self.device == "cpu" else self.count
@@ -215,6 +239,11 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
     def single_version(self) -> bool:
         """Whether engines hold one version of the weights: they serve RL or an evaluation round, not both."""
         return self.sglang
+
+    @property
+    def answer_limit_s(self) -> float:
+        """Seconds that an answer may take, a turn of the learner's included."""
+        return self.generate_timeout_s + TURN_S * self.turns
 
     @property
     def sglang(self) -> bool:

@@ -366,6 +366,9 @@ class SglangEngine(StartedEngine):
         argv += ["--max-queued-requests", str(config.max_queued_requests), "--skip-server-warmup"]
         argv += [*_ON_CPU, "--max-total-tokens", str(config.cache_tokens)] if config.device == "cpu" else []
         argv += ["--device", config.device] if config.device != "cpu" else []
+        # Without the copy of the weights a load would have to succeed before the engine could answer again.
+        saver = config.turns and config.device != "cpu"  # torch-memory-saver is CUDA's
+        argv += ["--enable-memory-saver", "--enable-weights-cpu-backup"] if saver else []
         if rank := self._settings.adapter_rank:  # of those in use at once; another may be loaded meanwhile
             argv += ["--enable-lora", "--max-lora-rank", str(rank), "--max-loras-per-batch", "3", "--max-loaded-loras"]
             argv += ["6", "--lora-target-modules", *self._settings.adapter_targets]

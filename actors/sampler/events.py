@@ -22,6 +22,7 @@ WEIGHTS_REFUSED = declare("weights_refused", "error", version=str, location=str,
 # The load broke, and the engine may well be alive: it is tried again.
 WEIGHTS_NOT_LOADED = declare("weights_not_loaded", "warning", version=str, attempt=int, cause=str)
 SERVING_NOT_REPORTED = declare("serving_not_reported", "warning", version=str, cause=str)
+ENGINE_TURN = declare("engine_turn", "info", card=str)  # what the engine has of a card that the learner has in turn
 ENGINE_STARTING = declare("engine_starting", "info", waited_s=float, last_output=str)
 ENGINE_SILENT = declare("engine_silent", "warning", rid=str, waited_s=float, pid=int)
 ENGINE_DIED = declare("engine_died", "warning", cause=str, exit_code=int | None, last_output=list)

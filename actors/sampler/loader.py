@@ -76,6 +76,7 @@ class Loader:
         self.judged = asyncio.Event()
         self.judged.set()
         self.mixed = False
+        self.drained = False  # whether requests are kept out already
         self.measured: float | None = None  # mean difference of the first load that was sound
 
     def tolerance(self, canary: Canary) -> float:
@@ -105,7 +106,7 @@ class Loader:
         mode, ticket, way, missed = self._settings.in_flight, None, "disk", ""
         if ask is not None and mode != "drain":  # it goes on drawing while it waits for the others
             ticket, latest = await _placed(latest, ask, written)
-        async with self._drained() if mode == "drain" else contextlib.nullcontext():
+        async with self.drain() if mode == "drain" else contextlib.nullcontext():
             if ask is not None and mode == "drain":  # others would wait for what it still draws
                 ticket, latest = await _placed(latest, ask, written)
             self.judged.clear()
@@ -224,7 +225,10 @@ class Loader:
         return "collective", ""
 
     @contextlib.asynccontextmanager
-    async def _drained(self) -> AsyncIterator[None]:
+    async def drain(self) -> AsyncIterator[None]:
+        if self.drained:
+            yield
+            return
         # A request ends within its own limit, so this one is never reached unless the engine is lost.
         limit_s = self._settings.samplers.generate_timeout_s + _DRAIN_MARGIN_S
         try:

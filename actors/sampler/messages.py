@@ -75,6 +75,18 @@ class Unpin(Request[Done]):
     version: Version
 
 
+class FallAsleep(Request[Done]):
+    """The learner's `turn` on the card begins. Answered once the engine holds no memory of it."""
+
+    turn: str
+
+
+class WakeUp(Request[Done]):
+    """The learner's `turn` is over. Answered at once; the engine then loads what was announced last."""
+
+    turn: str
+
+
 def weights_exist(location: str) -> bool:
     """Whether a folder with weights lies at `location`: it appears complete."""
     return (Path(location) / "config.json").exists()

@@ -90,6 +90,7 @@ class SamplerWeights:
         base = Weights(version=settings.version, location=settings.model)
         self.wanted = WantedWeights(base, single=settings.sglang)
         self.loader = Loader(settings, gate)
+        self.calls = Gate()  # loads and looks at the engine, which a turn of the learner's waits for
         self._member = GroupMember(ctx, settings.weight_sync)
         self._newer = asyncio.Event()
         self._skipped = 0
@@ -219,9 +220,14 @@ class SamplerWeights:
         while True:
             await self._newer.wait()
             self._newer.clear()
-            while self._record.alive and self.behind:
-                if not await self._load_newest():
-                    break
+            async with self.calls.through():
+                await self.catch_up()
+
+    async def catch_up(self) -> None:
+        """Load until the engine holds what it is to hold, or refuses it."""
+        while self._record.alive and self.behind:
+            if not await self._load_newest():
+                break
 
     async def _load_newest(self) -> bool:
         """Whether it was loaded; a refusal leaves the old weights serving."""
@@ -306,7 +312,8 @@ class SamplerWeights:
         latest = self.wanted.target
         self._refused = None
         try:
-            sound = self._judge(await self.loader.judge(self._record.engine.client, latest), "comparison", latest)
+            async with self.calls.through():
+                sound = self._judge(await self.loader.judge(self._record.engine.client, latest), "comparison", latest)
         except (EngineGone, EngineError) as error:
             self._suspect(error)
             return

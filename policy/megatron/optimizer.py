@@ -97,6 +97,8 @@ class Updater:
                 [self.ddp],
             )
         (self._adam,) = getattr(self.optimizer, "chained_optimizers", [self.optimizer])
+        self._moves = model.config.bf16 and not ON_CPU  # in fp32 Adam's weights are the model's own
+        self._rests = False
         install()
         fuse(self._adam.optimizer)
 
@@ -135,6 +137,26 @@ class Updater:
     def fresh(self) -> None:
         """Reset Adam's moments and step counts in place; weights stay."""
         self._adam.optimizer.state.clear()
+
+    def rest(self) -> None:
+        """Free gradients and a GPU's cache, and in bfloat16 move Adam's state to the host, until `wake`."""
+        self._rests = True
+        self.optimizer.zero_grad()
+        for buffer in self.ddp.buffers:  # views of it stay, and are of no use until it has memory again
+            buffer.grad_data.untyped_storage().resize_(0)
+        if self._moves:
+            self.optimizer.offload_to_cpu()
+        torch.cuda.empty_cache()  # with what activations have left
+
+    def wake(self) -> None:
+        if not self._rests:
+            return
+        self._rests = False
+        for buffer in self.ddp.buffers:
+            buffer.grad_data.untyped_storage().resize_(buffer.grad_data.nbytes)
+            buffer.grad_data.zero_()
+        if self._moves:
+            self.optimizer.restore_from_cpu()
 
     @property
     def steps(self) -> float:

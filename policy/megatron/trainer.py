@@ -257,11 +257,13 @@ class Trainer:
         elif self.averaged is None:
             self.averaged = AveragedWeights(self.updater.trained())
 
-    def snapshot(self) -> dict[str, Tensor]:
-        """Full Hugging Face tensors that later steps don't change, on the model's device: on rank 0, none elsewhere.
+    def snapshot(self, *, on_host: bool = False) -> dict[str, Tensor]:
+        """Full Hugging Face tensors that later steps don't change, on the model's device or the host: rank 0's alone.
 
         Every rank calls this.
         """
+        if on_host and self.device.type == "cuda":
+            return whole_tensors(self.model, self.shape, on_host=True)
         own = {parameter.untyped_storage().data_ptr() for parameter in self.model.parameters()}
         tensors = whole_tensors(self.model, self.shape)
         shared = {name for name, tensor in tensors.items() if tensor.untyped_storage().data_ptr() in own}
@@ -367,6 +369,7 @@ class Trainer:
             return value
 
         outcomes = []
+        self.updater.wake()
         for epoch in range(epochs):
             self.updater.zero_grad()
             self._training.train(mine, loss, tally)

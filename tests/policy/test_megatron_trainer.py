@@ -76,6 +76,26 @@ def test_the_take_decides_the_loss_not_the_packing(model: Path) -> None:
     assert "kl" not in figures, "nothing to be held against was measured"
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_rests_between_steps_comes_back_and_can_be_saved_meanwhile(
+    model: Path, tmp_path: Path, dtype: str
+) -> None:
+    """Nothing is moved on a CPU, where gradients are freed all the same."""
+    figures, saved = [], []
+    for rests in (False, True):
+        trainer = Trainer(model, OptimConfig(dtype=dtype))  # type: ignore[arg-type]
+        batches = pack(rollouts(trainer), 50)
+        for step in range(3):
+            figures.append(trainer.grpo_step(batches, 1e-3, Objective())["grad_norm"])
+            if rests:
+                trainer.updater.rest()
+                assert all(buffer.grad_data.untyped_storage().nbytes() == 0 for buffer in trainer.updater.ddp.buffers)
+                trainer.save(tmp_path / f"{dtype}{step}")
+        saved.append(trainer.export(tmp_path / str(rests)))
+    assert figures[:3] == figures[3:]
+    assert saved[0] == saved[1]
+
+
 def test_effective_samples_and_the_norm_are_those_of_ratios_and_gradient(model: Path) -> None:
     """Every other token's behaviour is a third of the policy's: (sum w)^2 / (n sum w^2) of w = 1 and w = 3."""
     trainer = trainer_of(model)

@@ -10,13 +10,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 
 from actors.errors import Deferred
 from actors.replay.messages import Sampling
 from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig, WeightSyncConfig
-from actors.sampler.messages import Generate, Generated, Pin, Refused, Unpin, Weights
+from actors.sampler.messages import FallAsleep, Generate, Generated, Pin, Refused, Unpin, WakeUp, Weights
 from policy.tensorfiles import digest
 from runtime.messaging.message import Version
 from runtime.messaging.refs import Ref
@@ -31,13 +32,17 @@ from tests.policy.engine_tools import CONTEXT, VOCAB
 pytestmark = pytest.mark.real_sglang
 BASE, FIRST, SECOND = (Version(lineage=0, step=step) for step in range(3))
 WAIT_S = 240.0
+TARGETS = ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"]
 
 
 @asynccontextmanager
-async def sampling(folder: Path, model: Path, in_flight: str | None = None, **more: Any) -> AsyncIterator[Ref]:
+async def sampling(
+    folder: Path, model: Path, in_flight: str | None = None, *, turns: bool = False, **more: Any
+) -> AsyncIterator[Ref]:
     """A run with one sampler and a server of its own."""
     samplers = SamplersConfig(
         engine=SglangConfig(),
+        turns=turns,
         max_running_requests=8,
         cache_tokens=16_384,
         generate_timeout_s=WAIT_S,
@@ -137,10 +142,34 @@ async def test_weights_change_under_a_request(tmp_path: Path, models: list[Path]
         assert [span.version for span in spans] == [BASE, FIRST]
 
 
+@pytest.mark.parametrize("lora", [False, pytest.param(True, marks=pytest.mark.proof)])
+async def test_a_real_server_and_a_learner_take_turns(tmp_path: Path, models: list[Path], lora: bool) -> None:
+    """On a CPU nothing is saved; the server still ends where its memory is released while it has requests."""
+    steps = list(adapted(models[0], tmp_path / "adapted", 2))
+    more: dict[str, Any] = {"adapter_rank": 4, "adapter_targets": TARGETS} if lora else {}
+    async with sampling(tmp_path / "run", models[0], turns=True, **more) as ref:
+        await ref.ask(WakeUp(turn=""), timeout_s=WAIT_S)
+        check(models[0], await ask(ref, "a"), BASE)
+        for version, (merged, adapter, digest_) in zip((FIRST, SECOND), steps, strict=True):
+            drawn = [asyncio.create_task(ask(ref, f"{version} {n}", tokens=200)) for n in range(4)]
+            await asyncio.sleep(0)
+            await ref.ask(FallAsleep(turn=str(version)), timeout_s=WAIT_S)
+            assert [len((await one).spans) for one in drawn] == [1] * 4
+            waiting = asyncio.create_task(ask(ref, f"waits for {version}"))
+            peft = {"adapter": str(adapter), "adapter_digest": digest_} if lora else {}
+            newer = msgspec.structs.replace(weights(version, merged), **peft)
+            await ref.tell(newer)
+            await ref.ask(WakeUp(turn=str(version)), timeout_s=WAIT_S)
+            check(merged, await waiting, version)
+    turned = [line["card"] for line in events(tmp_path / "run", "engine_turn")]
+    assert turned == ["paused", "asleep", "paused", "awake"] * 2
+    assert not events(tmp_path / "run", "engine_died")
+    assert not events(tmp_path / "run", "weights_suspect")
+
+
 async def test_adapters_answer_as_merged_weights_do(tmp_path: Path, models: list[Path]) -> None:
     steps = list(adapted(models[0], tmp_path / "adapted", 2))
-    targets = ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"]
-    async with sampling(tmp_path, models[0], adapter_rank=4, adapter_targets=targets) as ref:
+    async with sampling(tmp_path, models[0], adapter_rank=4, adapter_targets=TARGETS) as ref:
         await Ledger.hears(BASE, WAIT_S)
         check(models[0], await ask(ref, "a"), BASE)
         long = asyncio.create_task(ask(ref, "long", tokens=300))

@@ -155,7 +155,8 @@ def evaluating(named: Named, *, version: Version, run_dir: Path, incarnation: st
     deploy, model = named.deploy, named.model
     samplers = []
     if deploy.model.endpoint is None:
-        samplers = _samplers(deploy.samplers, deploy.weight_sync, model, named.stop_ids, version)
+        alone = msgspec.structs.replace(deploy.samplers, turns=False)  # no learner is here
+        samplers = _samplers(alone, deploy.weight_sync, model, named.stop_ids, version)
     seats = _seats(deploy, model, ROUTER if samplers else "")
     return _placed(named, run_dir, incarnation, [*samplers, *seats])
 
@@ -211,7 +212,8 @@ def _ledger(deploy: Deploy, named: Named, incarnation: str) -> ActorSpec:
 def _learner(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
     learner, seed, groups = deploy.learner, deploy.run.seed, _groups(deploy)
     ranks = range(learner.parallel.ranks)
-    rank = RankSettings(learner=learner, ranks=tuple(f"rank/{i}" for i in ranks))
+    turns = deploy.samplers.turns
+    rank = RankSettings(learner=learner, ranks=tuple(f"rank/{i}" for i in ranks), turns=turns)
     load_s = FAR_LOAD_S if learner.place else LOAD_S
     return [
         *(
@@ -227,6 +229,7 @@ def _learner(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]
                 seed=seed,
                 samplers=samplers,
                 groups=groups,
+                turns=turns,
                 adapters=deploy.weight_sync.transport == "adapter",
                 load_timeout_s=load_s,
             ),
@@ -290,7 +293,7 @@ def _samplers(
     router = ActorSpec(
         name=ROUTER,
         factory="actors.sampler.router:DispatchActor",
-        config=DispatchSettings(samplers=names, generate_timeout_s=samplers.generate_timeout_s),
+        config=DispatchSettings(samplers=names, generate_timeout_s=samplers.answer_limit_s),
         host=ROUTER if samplers.router_place else MAIN,
     )
     return [*made, router]
@@ -316,7 +319,7 @@ def _seats(deploy: Deploy, model: str, router: str) -> list[ActorSpec]:
     seat = msgspec.structs.replace(
         desktops.seat(deploy.prompt),
         # A little longer than the sampler's own limit, so that its word for what went wrong arrives.
-        generate_timeout_s=deploy.samplers.generate_timeout_s + ANSWER_MARGIN_S,
+        generate_timeout_s=deploy.samplers.answer_limit_s + ANSWER_MARGIN_S,
         published_metrics=deploy.evaluation.published_metrics,
         relabel=deploy.demos.relabel,
     )

@@ -200,6 +200,17 @@ def _collective(deploy: Deploy, _: Named) -> None:
         raise ConfigError(f"weight_sync.transport is collective: {wrong}; make sglang-gpu gives both one, or take disk")
 
 
+def _turns(deploy: Deploy, _: Named) -> None:
+    """A card that learner and engine have in turn is one card of one machine."""
+    learner = deploy.learner
+    wrong = [f"learner.{name} is set" for name in ("place", "actor_place") if getattr(learner, name)]
+    wrong += ["learner.parallel asks for several ranks"] * (learner.parallel.ranks > 1)
+    if deploy.samplers.device == "cuda" and not _engine_share(deploy):
+        wrong.append("samplers.engine.options.mem-fraction-static does not say what the engine has of the card")
+    if deploy.samplers.turns and wrong:
+        raise ConfigError(f"samplers.turns is true, and {wrong[0]}: one rank and one engine take turns on one card")
+
+
 def _no_effect(deploy: Deploy, named: Named) -> None:
     """An option of RL lacks what it works on."""
     rl = deploy.learner.rl
@@ -224,12 +235,15 @@ def _no_effect(deploy: Deploy, named: Named) -> None:
         )
 
 
-_TRAINING = (_model, _trackers, _idle_phases, _out_of_reach, _shared_round, _collective, _no_effect)
+_TRAINING = (_model, _trackers, _idle_phases, _out_of_reach, _shared_round, _collective, _turns, _no_effect)
 
 
 def learner_memory(deploy: Deploy, architecture: Architecture) -> str:
-    """What each rank holds, in GiB, and of how much. Raises ConfigError where that is too little."""
-    learner = deploy.learner
+    """What each rank holds, in GiB, and of how much, and what an engine holds of its card.
+
+    Raises ConfigError where that is too little.
+    """
+    learner, turns = deploy.learner, deploy.samplers.turns
     elsewhere = bool(learner.place) and not learner.device_gib
     device = None if elsewhere else round(learner.device_gib * GIB) or device_bytes()
     needs = memory.plan(
@@ -244,11 +258,26 @@ def learner_memory(deploy: Deploy, architecture: Architecture) -> str:
     )
     if elsewhere:
         return f"{needs.total / GIB:.2f} GiB, on the machine that learner.place finds: {needs.by_part()}"
-    ranks = learner.parallel.ranks
+    ranks, host, states = learner.parallel.ranks, needs.host, ""
     if device:
         share = _engine_share(deploy)
-        room, where = round(device * (1 - share)), f"a device of {device / GIB:.1f} GiB"
-        where += f", of which an engine has {share:.0%}" if share else ""
+        engine, spare = round(device * share), memory.WORKSPACE if device > 60 * GIB else memory.SMALL_WORKSPACE
+        rests = needs.weights + (0 if learner.dtype == "bfloat16" else needs.optimizer)
+        awake = {"engine": engine, "its graphs and workspaces": spare, "learner at rest": rests}
+        asleep = {"learner in a step": needs.total, "what the engine keeps": memory.ASLEEP}
+        states = memory.states(device, {"engine awake": awake, "engine asleep": asleep}) if share else ""
+        room, where = device, f"a device of {device / GIB:.1f} GiB"
+        if turns and share:
+            room, where = device - memory.ASLEEP, f"{where}, while the engine sleeps"
+            host += needs.optimizer + 2 * needs.weights  # at rest; the engine's weights, and those kept to be written
+            if sum(awake.values()) > device:
+                lower = "lower samplers.engine.options.mem-fraction-static"
+                raise ConfigError(f"samplers.turns is true, and the card can't hold this: {states}; {lower}")
+            states = f"; in turns, with {host / GIB:.1f} GiB of the host's memory: {states}"
+        elif share:
+            room = device - engine - spare
+            where += f", of which an engine has {share:.0%} and {spare / GIB:.0f} GiB for its graphs"
+            states = f"; at once; with samplers.turns {states}"
     else:
         room, where = psutil.virtual_memory().total // ranks, "this machine's memory"
         where += f", shared by {ranks} ranks" if ranks > 1 else ""
@@ -258,12 +287,12 @@ def learner_memory(deploy: Deploy, architecture: Architecture) -> str:
             f"the learner can't fit: {line}; learner.parallel, learner.recompute, learner.token_budget and"
             " learner.lora.rank make it smaller"
         )
-    if device and not learner.device_gib and needs.host * ranks > (host := psutil.virtual_memory().total):
+    if device and not learner.device_gib and host * ranks > (all_ := psutil.virtual_memory().total):
         raise ConfigError(
-            f"what {ranks} ranks hold outside their devices can't fit in this machine's memory of {host / GIB:.1f} GiB:"
+            f"what {ranks} ranks hold outside their devices can't fit in this machine's memory of {all_ / GIB:.1f} GiB:"
             f" {line}; learner.lora.rank makes it smaller, and learner.rl.kl_coef 0 needs no reference"
         )
-    return line
+    return line + states
 
 
 def device_bytes() -> int | None:

@@ -19,8 +19,10 @@ from actors.cluster.runs import compose, refusals
 from actors.desktop import memo
 from actors.desktop.config import MachineConfig, SshConfig
 from actors.desktop.memo_file import read
+from actors.sampler.config import SamplerSettings
 from policy.memory import GIB
 from runtime.errors import ConfigError
+from runtime.messaging.message import Version
 
 
 def said(name: str, *overrides: str) -> dict[str, str]:
@@ -138,6 +140,43 @@ def test_what_cant_fit_is_refused_with_its_parts_and_the_keys_that_help() -> Non
         dry_plan("gpu-8", *alone)
     with pytest.raises(ConfigError, match=r"model\.path: model\.shape nothing has no config.json; there are glm"):
         dry_plan("gpu-8", "model.shape=nothing")
+
+
+TURNS = ("samplers.turns=true", "samplers.engine.options.mem-fraction-static=0.7")
+
+
+@pytest.mark.parametrize(("name", "awake", "asleep"), [("gpu-1", "68.2", "35.8"), ("gpu-1-4b", "72.9", "25.9")])
+def test_both_states_of_one_card_are_planned(name: str, awake: str, asleep: str) -> None:
+    at_once = dict(dry_plan(name).summary())["learner"]
+    assert "; at once; with samplers.turns engine awake" in at_once
+    in_turns = dict(dry_plan(name, *TURNS).summary())["learner"]
+    for line in (at_once, in_turns):
+        assert f"engine asleep {asleep} of 79.0 GiB (learner in a step" in line
+    assert f"engine awake {awake} of 79.0 GiB (engine 55.30, its graphs and workspaces 10.00, learner" in in_turns
+    assert "of 75.0 GiB per rank" in in_turns, "the engine's share is free in a step"
+
+
+@pytest.mark.parametrize(
+    ("name", "override", "why"),
+    [
+        ("gpu-1", "samplers.engine.options.mem-fraction-static=0.9", r"can't hold this: engine awake 84\.0 of 79\.0"),
+        ("gpu-1", "samplers.engine.options={}", "samplers.engine.options.mem-fraction-static does not say"),
+        ("gpu-1", "learner.parallel.data=2", "learner.parallel asks for several ranks"),
+        ("gpu-8", "samplers.count=4", "one card has one engine, and samplers.gpus asks for more"),
+    ],
+)
+def test_turns_that_cant_be_had_are_refused_by_name(name: str, override: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=f"samplers.turns is true, and .*{why}"):
+        dry_plan(name, *TURNS, override)
+
+
+def test_only_a_run_that_trains_takes_turns() -> None:
+    deploy = deploy_files.load("gpu-1", TURNS)[0]
+    named = refusals.look_up(deploy, run_dir=Path("nowhere"), trains=False, dry=True)
+    plan = compose.evaluating(named, version=Version(lineage=0, step=0), run_dir=Path("nowhere"), incarnation="i")
+    (engine,) = [spec.config for spec in plan._specs() if spec.name == "sampler/0"]
+    assert isinstance(engine, SamplerSettings)
+    assert not engine.samplers.turns
 
 
 def test_a_reference_and_a_resume_have_to_fit_into_the_memory_of_the_machine_with_the_gpus(

@@ -20,7 +20,7 @@ from actors.replay.messages import (
     StepRef,
     VersionSpan,
 )
-from actors.sampler.messages import Weights
+from actors.sampler.messages import FallAsleep, WakeUp, Weights
 from runtime.actor import Actor, handles
 from runtime.messaging.message import Done, Version
 from runtime.messaging.refs import Ref
@@ -40,6 +40,25 @@ class Sampler(Actor):
     async def weights(self, msg: Weights) -> None:
         Sampler.heard.append(msg)
         await self.ctx.ref("replay").ask(Serving(sampler=self.ctx.name, version=msg.version), timeout_s=5)
+
+
+class Sleeper(Sampler):
+    """Has the card of the rank in turn with it; `asleep` says whose turn it is."""
+
+    asleep, turn = False, ""
+
+    @handles(FallAsleep)
+    async def sleep(self, msg: FallAsleep) -> Done:
+        """It has no engine that would have to end what it draws."""
+        Sleeper.asleep, Sleeper.turn = True, msg.turn
+        return Done()
+
+    @handles(WakeUp)
+    async def wake(self, msg: WakeUp) -> Done:
+        """Of the turn that it sleeps for."""
+        assert msg.turn == Sleeper.turn
+        Sleeper.asleep = False
+        return Done()
 
 
 def payload(rng: random.Random, version: Version | None, length: int = 6) -> StepPayload:

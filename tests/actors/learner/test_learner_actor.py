@@ -18,7 +18,8 @@ import pytest
 from actors.learner.actor import LearnerActor
 from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings, RlConfig, SftConfig
 from actors.learner.folders import RunFolders
-from actors.learner.messages import GetLearnerState, WriteWeights
+from actors.learner.messages import GetLearnerState, StepPlan, WriteWeights
+from actors.learner.turns import CardTurns
 from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, PhaseRef, SetPhase, WaitFigures
 from actors.settings import DemosConfig
@@ -29,7 +30,7 @@ from runtime.errors import ActorFailed
 from runtime.logs.reader import read_logs
 from runtime.messaging.message import Version
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
-from tests.actors.learner.stand_ins import Sampler, Seats
+from tests.actors.learner.stand_ins import Sampler, Seats, Sleeper
 from tests.policy import tiny_models
 
 FAST = RestartPolicy(first_delay_s=0.01, max_restarts=3)
@@ -81,6 +82,7 @@ async def running(
     groups: GroupSettings | None = None,
     *,
     apart: bool = False,
+    turns: bool = False,
     samplers: Sequence[ActorSpec] = (ActorSpec(name="sampler/0", factory=Sampler),),
     **settings: Any,
 ) -> AsyncIterator[Run]:
@@ -102,7 +104,8 @@ async def running(
     spec = LearnerSettings(
         learner=learner,
         model=str(base),
-        samplers=sorted({"sampler/1", *(one.name for one in samplers)}),
+        samplers=sorted({*([] if turns else ["sampler/1"]), *(one.name for one in samplers)}),
+        turns=turns,
         groups=groups,
         keep_weights=2,
         take_wait_s=2.0,
@@ -112,7 +115,10 @@ async def running(
         await system.spawn(ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger))
         await system.spawn(*samplers)
         rank = ActorSpec(
-            name="rank/0", factory="actors.learner.rank:RankActor", config=RankSettings(learner=learner), restart=FAST
+            name="rank/0",
+            factory="actors.learner.rank:RankActor",
+            config=RankSettings(learner=learner, turns=turns),
+            restart=FAST,
         )
         await system.spawn(
             msgspec.structs.replace(rank, host="rank") if apart else rank,
@@ -198,6 +204,50 @@ async def test_from_demonstrations_to_rl_and_back_after_a_killed_rank(tmp_path: 
         assert seconds | of_rl | {"reference_s", "staleness_max", "agreement_max"} <= steps[3]["figures"].keys()
         announced = run.logged("weights_announced")[-1]
         assert (announced["samplers"], announced["missed"]) == (["sampler/0"], ["sampler/1"])
+
+
+@pytest.mark.engine
+async def test_the_rank_computes_only_in_the_learner_s_turn_and_a_killed_one_s_turn_ends(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, before, over = list[tuple[str, bool]](), CardTurns.before, CardTurns.over
+    kill_at: list[int] = []
+
+    async def noted(turns: CardTurns, msg: Any) -> None:
+        await before(turns, msg)
+        asked.append((type(msg).__name__, Sleeper.asleep))
+        if kill_at and isinstance(msg, StepPlan):
+            os.kill(kill_at.pop(), signal.SIGKILL)
+
+    async def ended(turns: CardTurns, ask_rank: Any) -> None:
+        await over(turns, ask_rank)
+        asked.append(("over", Sleeper.asleep))
+
+    monkeypatch.setattr(CardTurns, "before", noted)
+    monkeypatch.setattr(CardTurns, "over", ended)
+    sleeper = ActorSpec(name="sampler/0", factory=Sleeper)
+    async with running(tmp_path / "run", base, apart=True, turns=True, samplers=[sleeper], checkpoint_every=9) as run:
+        assert [name for name, _ in asked[:4]] == ["LoadModel", "ExportWeights", "Rest", "over"]
+        await run.seats.play(2, None)
+        await run.enter(Phase.BC, steps=3)
+        await run.until(lambda f: f.checkpointed == v("0.3"))
+        names = [name for name, _ in asked]
+        first, last = names.index("StepPlan"), len(names) - names[::-1].index("StepPlan")
+        assert "over" not in names[first:last], "steps that follow each other at once are of one turn"
+        await run.enter(Phase.RL)
+        await run.until(lambda f: f.served == v("0.3"))
+        kill_at.append(await rank_pid(run))
+        await run.seats.play(2, v("0.3"))
+        await run.until(lambda f: f.served is not None and f.served.lineage == 1)
+        while (await run.figures()).trained < v("1.4"):
+            await run.seats.play(2, (await run.figures()).trained, wait_s=1.0)
+        await run.until(lambda f: f.served == f.trained)
+        assert not kill_at
+        assert not Sleeper.asleep
+    needs = {"LoadModel", "StepPlan", "ExportWeights"}
+    assert {asleep for name, asleep in asked if name in needs} == {True}
+    assert {asleep for name, asleep in asked if name == "over"} == {False}
+    assert ("SaveCheckpoint", False) in asked, "it is written while the engine draws"
 
 
 @pytest.mark.slow

@@ -108,6 +108,13 @@ def test_on_a_gpu_it_decides_itself_and_options_pass_through(command) -> None:
     assert "SGLANG_USE_CPU_ENGINE" not in env
 
 
+def test_an_engine_that_is_to_sleep_can_and_keeps_its_weights(command) -> None:
+    argv, _ = command(device="cuda", turns=True)
+    assert {"--enable-memory-saver", "--enable-weights-cpu-backup"} <= set(argv)
+    for options in ({"device": "cuda"}, {"turns": True}):  # on a CPU there is nothing that could be saved
+        assert "--enable-memory-saver" not in command(**options)[0]
+
+
 def test_a_compiler_of_its_own_packages_is_named_where_the_machine_has_none(
     command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
