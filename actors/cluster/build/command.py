@@ -176,7 +176,6 @@ def read_exemplars(names: Sequence[str]) -> list[str]:
 
 
 def _instructions(name: str) -> list[str]:
-    """What tasks ask for in words, and nothing of how they are judged."""
     if tasksets.is_of_files(name):
         return [osworld.load(disk.read_bytes(file)).instruction for file in tasksets.files_at(name)]
     suite = suites.load(name)

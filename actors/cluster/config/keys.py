@@ -69,7 +69,6 @@ def _chosen(
 
 
 def _said(annotation: Any) -> tuple[str, bool]:
-    """What an annotation says of its key, and whether few users need it."""
     metas = [one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, msgspec.Meta)]
     said = next((one for one in metas if one.description), msgspec.Meta(description=""))
     return said.description or "", bool((said.extra or {}).get(ADVANCED))
@@ -141,7 +140,6 @@ def schema() -> dict[str, Any]:
 
 
 def _defaults(section: msgspec.Struct) -> Iterator[msgspec.Struct]:
-    """A section with all that stand in it."""
     yield section
     for name in section.__struct_fields__:
         if isinstance(inner := getattr(section, name), msgspec.Struct):

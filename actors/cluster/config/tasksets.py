@@ -115,7 +115,6 @@ def _trouble(task: Task) -> str:
 
 @lru_cache(maxsize=1024)
 def _trouble_of(task_id: str, _: tuple[str, ...]) -> str:
-    """The guard's answer on a task of a set, given the digests of its fixtures."""
     task = tasks.task(task_id)
     return unsound(task, store.Fixtures(task).content)
 

@@ -112,7 +112,6 @@ def export(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _in_one_line() -> Iterator[None]:
-    """The troubles of a file or a ledger as one line for the user."""
     try:
         yield
     except ComputerRLError as error:

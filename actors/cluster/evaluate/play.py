@@ -110,7 +110,6 @@ def _clear_unbegun(folder: Path) -> None:
 
 
 def _place(weights: NamedWeights, folder: Path) -> str:
-    """Where the weights lie while the run at `folder` evaluates them."""
     return str(PinnedFolders(folder).location(Version.parse(weights.version))) if weights.run else weights.folder
 
 

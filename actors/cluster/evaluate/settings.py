@@ -171,7 +171,6 @@ def _samplers(like: Deploy, overrides: Sequence[str]) -> SamplersConfig:
 
 
 def _like(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
-    """The deploy file whose settings apply where the arguments give none."""
     if args.like:
         runs = Path(args.runs)
         if (run := run_folder.look_up(runs, args.like)) is not None:

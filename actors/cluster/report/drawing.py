@@ -396,7 +396,6 @@ def _line(axes: Any, curve: Band, colour: str, label: str | None, window: int, *
 
 
 def _dress(axes: Any, axis: _Axis, first: float, last: int, ylabel: str) -> None:
-    """Name the axes, and shade the phases from step `first` to `last`."""
     axes.set(xlabel=axis.label, ylabel=ylabel, xlim=(first, last + 1))
     axes.locator_params(axis="x", integer=True)
     for stretch in axis.stretches:

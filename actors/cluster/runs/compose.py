@@ -164,7 +164,6 @@ def evaluating(named: Named, *, version: Version, run_dir: Path, incarnation: st
 def _placed(
     named: Named, run_dir: Path, incarnation: str, parts: list[ActorSpec], *, sums: tuple[shares.Sum, ...] = ()
 ) -> Plan:
-    """The ledger, and the other parts on the processes that they name."""
     deploy, used = named.deploy, {spec.host for spec in parts}
     places = placed(deploy).values()
     return Plan(

@@ -146,7 +146,6 @@ def check_program(_: RunNeeds) -> Iterator[Check]:
 
 
 def _installed(name: str) -> str | None:
-    """The version of an installed distribution, which is not imported."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

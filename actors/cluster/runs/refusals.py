@@ -212,7 +212,6 @@ def _turns(deploy: Deploy, _: Named) -> None:
 
 
 def _no_effect(deploy: Deploy, named: Named) -> None:
-    """An option of RL lacks what it works on."""
     rl = deploy.learner.rl
     for name, key in ((rl.reward, plugins.REWARD), (rl.loss, plugins.LOSS)):
         if name:

@@ -160,7 +160,6 @@ def pinned(overrides: Sequence[str], runs: Path) -> list[str]:
 
 
 def _begun(wanted: WantedRuns, name: str, seed: int | None, point: ForkPoint | None) -> RunRequest:
-    """A new run called `name`; of an experiment of that name with a `seed`."""
     file, asked = wanted.file, wanted.asked
     seeded = [f"{SEED}={seed}"] if seed is not None else []
     if taken := [one for one in asked.overrides if seeded and one.partition("=")[0].strip() == SEED]:
@@ -184,7 +183,6 @@ def _of_file(wanted: WantedRuns, folder: Path, deploy: Deploy, **others: Any) ->
 
 
 def _alone(wanted: WantedRuns) -> RunRequest:
-    """The run of its own that --resume goes on with."""
     file, asked = wanted.file, wanted.asked
     folder = _run_of(wanted.runs, wanted.name, file)
     before, after = (deploy_files.stored(folder, sets) for sets in ([], asked.overrides))

@@ -147,7 +147,6 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
 
 
 def _passed_by(folder: Path, ended: RunRecord) -> int:
-    """Say that the run at `folder` is not started again; its exit status."""
     why = f" - {ended.reason}" if ended.reason else ""
     if ended.experiment:
         output.news(f"run {folder.name}: {ended.verdict} already{why}")

@@ -58,8 +58,6 @@ class Tracker(NamedTuple):
 
 
 def _each(log: Callable[[Point], object], end: Callable[[], None]) -> Tracker:
-    """A tracker that takes one point after the other."""
-
     def every(points: Sequence[Point]) -> None:
         for point in points:
             log(point)

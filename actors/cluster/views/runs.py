@@ -69,7 +69,6 @@ def show_status(path: Path, *, as_json: bool) -> int:
 
 
 def _evaluated(path: Path, record: run_folder.RunRecord) -> evaluation_rounds.EvaluationRound | None:
-    """The round of a run that only evaluates, once something of it was played."""
     if not record.of_eval or not (path / LEDGER).is_file():
         return None
     rounds = evaluation_rounds.read_rounds(path)

@@ -113,7 +113,6 @@ def _set_up(task: Task) -> list[str]:
 
 
 def _content(url: str) -> str:
-    """A file's text where its content is in the task and is text."""
     try:
         text = data_of(url).decode()
     except UnicodeDecodeError:

@@ -217,7 +217,6 @@ async def _lines(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def _page(title: str, *, heading: str = "", path: Path | None = None, **values: object) -> web.Response:
-    """A page with the way back to the run at `path`, a table or an episode."""
     place = {"back": path.name, "live": run_folder.owner(path) is not None} if path is not None else {}
     return _html(tables.render("listing.html", title=title, heading=heading or title, **(_EMPTY | place | values)))
 

@@ -195,7 +195,6 @@ def _renamed(change: Callable[[str], str], scene: Scene) -> str | None:
 
 
 def _gone(scene: Scene) -> str | None:
-    """What was in the first file that is to go."""
     return base64.b64encode(scene.start[scene.goes[0]].data).decode() if scene.goes else None
 
 

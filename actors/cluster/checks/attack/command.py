@@ -113,7 +113,6 @@ class AttackedBody(LeasedDesktop):
         return await super().frozen_files(wanted, timeout_s, judging)
 
     async def _said(self, judging: Judging) -> dict[str, str]:
-        """What the live desktop answers to what it is asked, after a cheat as before it."""
         told = {}
         for call in (call for call in judging.live if call.kept):
             with contextlib.suppress(GuestRefused):

@@ -169,7 +169,6 @@ async def _one(player: Player, request: TaskRoute, tokenizer: Tokenizer) -> Resu
 
 
 def _last(play: Play) -> list[str]:
-    """What was done in the last steps and what the model read of it."""
     return [f"{step.response.splitlines()[-1][:160]} -> {(step.result or '')[:160]}" for step in play.steps[-LAST:]]
 
 
