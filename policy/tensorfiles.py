@@ -143,6 +143,8 @@ def unreadable(folder: Path) -> str:
             continue
         if not path.is_file():
             return f"{path.name} is no regular file"
+        if path.suffix == ".jinja" and path.stat().st_size > disk.SETTINGS:
+            return f"{path.name} has more than {disk.SETTINGS} bytes"
         if (total := total + path.stat().st_size) > disk.MODEL:
             return f"with {path.name}, what lies next to its weights has more than {disk.MODEL} bytes"
     return ""
@@ -223,7 +225,7 @@ def _misled(index: Path, stored: Mapping[str, str]) -> str:
         listed = msgspec.json.decode(disk.read_bytes(index, _HEAD_MOST), type=_Index).weight_map
     except OSError as error:
         return f"cannot read {index.name}: {error.strerror}"
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return f"cannot read {index.name}: {error}"
     for name in (*listed, *stored):
         if listed.get(name) != stored.get(name):
@@ -263,7 +265,7 @@ def head(file: Path) -> dict[str, Tensor]:
     try:
         parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
         heads = {name: msgspec.json.decode(part, type=Tensor) for name, part in parts.items() if name != "__metadata__"}
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"its head is damaged ({error})") from error
     _refuse_misplaced(heads)
     if (end := max((tensor.data_offsets[1] for tensor in heads.values()), default=0)) != length - 8 - size:

@@ -118,7 +118,13 @@ WRONG: list[tuple[Change, str]] = [
     (index(**{Q: "../../../../etc/passwd"}), f"says that {Q} is in '../../../../etc/passwd', and model.safetensors"),
     (index(**{"model.norm.bias": "x.safetensors"}), "says that model.norm.bias is in 'x.safetensors', and no file has"),
     (fifo("model.safetensors.index.json"), "cannot read model.safetensors.index.json: it is no regular file"),
+    (beside("model.safetensors.index.json", b'{"a": ' * 2000), "cannot read model.safetensors.index.json: "),
 ]
+
+
+def test_a_template_of_more_than_any_models_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_bytes(b"x" * ((1 << 20) + 1))
+    assert tensorfiles.unreadable(tmp_path) == "chat_template.jinja has more than 1048576 bytes"
 
 
 @pytest.fixture
