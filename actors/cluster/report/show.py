@@ -146,7 +146,8 @@ def _document(groups: Sequence[Group], runs: Sequence[RunFigures]) -> dict[str, 
 
 def _print_learned(pairs: Sequence[BeforeAndAfter]) -> None:
     for pair in pairs:
-        output.line(output.clean(f"\n{pair.after.task} before and after: {pair.after.task_line}"))
+        output.line()
+        output.line(output.clean(f"{pair.after.task} before and after: {pair.after.task_line}"))
         for episode in pair:
             output.line(output.clean(f"{episode.where}: {episode.verdict}"))
             output.quoted("\n".join(step.response for step in episode.steps))
