@@ -84,6 +84,7 @@ def save(view: View) -> Move:
 
 INSTALL, UNINSTALL = "Install Extension VSIX", "Uninstall"  # of menus
 UNINSTALLED = "Uninstalled"  # a button's label, afterwards
+CLOSE = "close this"
 SEARCH = "Search Extensions"  # how the field above the list of extensions is called
 DONE = {"install": ("is installed", "was installed already"), "uninstall": ("is removed", "is not installed")}
 RECENT = 3  # steps after which a menu's effect is no longer waited for
@@ -220,7 +221,7 @@ def _told(view: View) -> bool:
 def _install(view: View) -> Move:
     item = view.labelled("menu-item", INSTALL)
     if item is not None or menu(view):
-        return click(view, item) if item else keys("close this", "esc")
+        return click(view, item) if item else keys(CLOSE, "esc")
     if _row(view) is not None:
         return _DONE
     if any(INSTALL in turn.answer for turn in view.history[-RECENT:]):
@@ -232,10 +233,11 @@ def _install(view: View) -> Move:
 def _uninstall(view: View) -> Move:
     item = view.labelled("menu-item", UNINSTALL)
     if item is not None or menu(view):
-        return click(view, item) if item else keys("close this", "esc")
-    asked = any(f"menu-item {UNINSTALL} " in turn.answer for turn in view.history)
+        return click(view, item) if item else keys(CLOSE, "esc")
+    _, _, since = "\n".join(turn.answer for turn in view.history).partition(f"menu-item {UNINSTALL} ")
     row = _row(view)
-    if view.labelled("push-button", UNINSTALLED) or (asked and _in_list(view) and row is None):
+    # The row of what is removed goes, says so, or stays with a menu that does not offer it.
+    if view.labelled("push-button", UNINSTALLED) or (since and _in_list(view) and (row is None or CLOSE in since)):
         return _DONE
     if row is None:
         return ("wait for the list", Wait()) if _in_list(view) else keys("extensions -> list", "ctrl", "shift", "x")
