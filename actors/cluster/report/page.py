@@ -220,8 +220,10 @@ def equal_of(run: RunFigures) -> TextTable:
             kind, _, family = name.partition("/")
             if kind == "all_right":
                 by_family.setdefault(family, []).append((figures[name], figures[f"all_wrong/{family}"]))
-    rows = [(family, *(f"{fmean(part):.0%}" for part in zip(*shares, strict=True)), len(shares))
-            for family, shares in sorted(by_family.items())]  # fmt: skip
+    rows = [
+        (family, *(f"{fmean(part):.0%}" for part in zip(*shares, strict=True)), len(shares))
+        for family, shares in sorted(by_family.items())
+    ]
     head = ("Family", "All succeeded", "All failed", "Steps of RL")
     return TextTable(head, rows, f"Groups of {run.name} that were completed before a step of RL, mean over such steps")
 

@@ -298,8 +298,12 @@ def _named(counters: dict[str, int], prefix: str) -> dict[str, int]:
 
 
 def _by_family(curve: list[StepNow], prefix: str) -> dict[str, float]:
-    return {name.removeprefix(prefix): value for step in curve for name, value in step.figures.items()
-            if name.startswith(prefix)}  # fmt: skip
+    return {
+        name.removeprefix(prefix): value
+        for step in curve
+        for name, value in step.figures.items()
+        if name.startswith(prefix)
+    }
 
 
 def _number(name: str) -> int:

@@ -202,8 +202,11 @@ class Transaction:
         """A new group with all its slots free; its id. `prefix` is an episode, and how many of its steps are first."""
         group = self.execute(
             "INSERT INTO groups(task, stay, state, prefix_of, prefix) VALUES(?, ?, ?, ?, ?)",
-            task, segment.idx, GroupState.OPEN, *(prefix or (None, 0)),
-        ).lastrowid  # fmt: skip
+            task,
+            segment.idx,
+            GroupState.OPEN,
+            *(prefix or (None, 0)),
+        ).lastrowid
         assert group is not None
         self.many(
             "INSERT INTO slots(group_id, slot, state) VALUES(?, ?, ?)",
