@@ -13,6 +13,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -88,17 +89,18 @@ def write(
     The configuration and tensors of an `adapter` go to a folder of PEFT's form in it, and `averaged` tensors to one
     like `folder`.
 
-    Returns the blake2b-128 digest of the safetensors file, hex.
+    Returns the digest of the safetensors file, as `tensorfiles.digest` does.
     """
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    data = _write_model(partial, tensors, files)
-    if averaged:
-        _write_model(partial / AVERAGED, averaged, files)
-    if adapter is not None:
-        _write_peft(partial / ADAPTER, *adapter)
-    _appear(partial, folder)
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+    def fill(partial: Path) -> bytes:
+        data = _write_model(partial, tensors, files)
+        if averaged:
+            _write_model(partial / AVERAGED, averaged, files)
+        if adapter is not None:
+            _write_peft(partial / ADAPTER, *adapter)
+        return data
+
+    return _appear(folder, fill)
 
 
 def _write_model(folder: Path, tensors: dict[str, Tensor], files: Companions) -> bytes:
@@ -114,11 +116,7 @@ def _write_model(folder: Path, tensors: dict[str, Tensor], files: Companions) ->
 
 def write_adapter(folder: Path, settings: object, matrices: dict[str, Tensor]) -> str:
     """Write an adapter alone in PEFT's form; returns the digest of its tensors' file, as `write` does."""
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    data = _write_peft(partial, settings, matrices)
-    _appear(partial, folder)
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+    return _appear(folder, lambda partial: _write_peft(partial, settings, matrices))
 
 
 def _write_peft(folder: Path, settings: object, matrices: dict[str, Tensor]) -> bytes:
@@ -129,12 +127,19 @@ def _write_peft(folder: Path, settings: object, matrices: dict[str, Tensor]) -> 
     return data
 
 
-def _appear(partial: Path, folder: Path) -> None:
-    for path in (*partial.rglob("*"), partial):  # a power cut leaves no folder of this name that is not whole
-        flush(path)
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.rename(folder)
-    flush(folder.parent)
+def _appear(folder: Path, fill: Callable[[Path], bytes]) -> str:
+    """The digest of what `fill` says that it wrote, reckoned while the disk is waited for."""
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    data = fill(partial)
+    with ThreadPoolExecutor(1) as thread:
+        digest = thread.submit(hashlib.sha256, data)
+        for path in (*partial.rglob("*"), partial):  # a power cut leaves no folder of this name that is not whole
+            flush(path)
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
+        flush(folder.parent)
+    return digest.result().hexdigest()
 
 
 def strips(name: str) -> int:

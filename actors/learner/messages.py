@@ -77,7 +77,7 @@ class LoadModel(Request[ModelLoaded]):
 
 
 class Saved(Message):
-    """Where it lies and its digest (blake2b-128, hex): of an export's safetensors, or of all files of a checkpoint."""
+    """Where it lies and its digest, hex: SHA-256 of an export's safetensors, blake2b-128 of a checkpoint's files."""
 
     location: str
     digest: str

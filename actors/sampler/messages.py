@@ -54,7 +54,7 @@ class Weights(Message):
 
     version: Version
     location: str  # a Hugging Face folder
-    # blake2b-128 of the safetensors file, hex; empty: the group's owner writes the folder when it is asked to
+    # SHA-256 of the safetensors file, hex; empty: the group's owner writes the folder when it is asked to
     digest: str = ""
     canary: Canary | None = None  # an engine that computes something else has other weights
     group_owner: str = ""  # the actor that forms the group for these weights; empty: from disk alone

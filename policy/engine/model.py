@@ -54,7 +54,7 @@ class EngineWeights:
     layers: tuple[Layer, ...]
     final_norm: Tensor  # [width]
     head: Tensor  # [hidden, vocab]
-    digest: str  # blake2b-128 of the safetensors files, hex
+    digest: str  # SHA-256 of the safetensors files, hex
 
 
 def load_weights(
