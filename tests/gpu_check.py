@@ -114,6 +114,10 @@ def memory_part(wanted: argparse.Namespace, folder: Path) -> Iterator[str]:
     )
     peak = f"{(torch.cuda.max_memory_allocated() - before) / memory.GIB:.3f} GiB" if cuda else "unknown"
     yield f"{shape}, {tokens} tokens: plan {plan.total / memory.GIB:.3f} GiB, peak {peak}"
+    trainer.updater.rest()  # as in the engine's turn (samplers.turns)
+    rests = f"{(torch.cuda.memory_allocated() - before) / memory.GIB:.3f} GiB" if cuda else "unknown"
+    trainer.cross_entropy_step(batch, 0.0)
+    yield f"at rest: plan {plan.weights / memory.GIB:.3f} GiB, held {rests}; the step after it was taken"
 
 
 def run_part(wanted: argparse.Namespace, _: Path) -> Iterator[str]:
