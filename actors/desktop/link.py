@@ -250,9 +250,7 @@ class GuestLink:
             raise LinkDown(LinkState.SILENT, f"not ready within {timeout_s:g} s") from None
         except GuestRefused as error:
             raise LinkDown(LinkState.SILENT, str(error)) from error
-        except asyncssh.Error as error:
-            raise LinkDown(LinkState.LOST, f"ssh: {error.reason}"[:300]) from error
-        except OSError as error:
+        except (asyncssh.Error, OSError) as error:
             raise LinkDown(LinkState.LOST, f"ssh: {error}"[:300]) from error
 
     async def call(self, method: str, *, timeout_s: float, **args: object) -> Any:

@@ -39,7 +39,7 @@ DISK = "waits for a thread of this process, never for a peer"
 WITHOUT = {
     "runtime/messaging/node.py:Mailbox.get": IDLE,
     "runtime/cell.py:Cell._serve": IDLE,
-    "actors/desktop/mcp.py:McpTools._serve": IDLE,
+    "actors/desktop/mcp.py:_serve": IDLE,
     "runtime/cell.py:Cell._one_life": STOP,
     "runtime/hosts/launch.py:Launched.until_exit_or": STOP,
     "runtime/hosts/placer.py:PlacedHost.output": STOP,

@@ -16,11 +16,9 @@ from actors.cluster.checks.apis.desk import CALL_S, OPEN_MS, provider, sandbox_s
 from actors.desktop import mcp
 from actors.desktop.link import GuestLink
 from actors.desktop.provider import DesktopSpec
-from actors.errors import GuestRefused
 from apis import built, catalogue
 from apis.applications import APP_NAMES, app_named
 from apis.build.mcp import schema, taken
-from apis.functions.values import Unfit
 from runtime import disk
 from runtime.errors import ConfigError
 from runtime.program import program
@@ -81,29 +79,22 @@ async def _serve(args: argparse.Namespace, functions: dict[str, Any]) -> None:
         for file in map(Path, args.file):
             await link.call("write_file", path=f"Documents/{file.name}", data=disk.read_bytes(file), timeout_s=CALL_S)
 
-        async def tools(*_: Any) -> types.ListToolsResult:
-            listed = [
-                types.Tool(name=name, description=f.description, input_schema=schema(f))
-                for name, f in functions.items()
-            ]
+        server: Any = Server("computerrl")
+
+        @server.list_tools()
+        async def tools() -> list[types.Tool]:
             text = {"type": "string"}
             properties = {"app": {**text, "enum": list(APP_NAMES)}, "path": {**text, "description": "below the home"}}
             opener = {"type": "object", "properties": properties, "required": ["app"], "additionalProperties": False}
-            return types.ListToolsResult(
-                tools=[
-                    types.Tool(name=OPEN, description="Open an application, with a file.", input_schema=opener),
-                    *listed,
-                ]
-            )
+            return [
+                types.Tool(name=OPEN, description="Open an application, with a file.", inputSchema=opener),
+                *(types.Tool(name=n, description=f.description, inputSchema=schema(f)) for n, f in functions.items()),
+            ]
 
-        async def called(_: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
-            try:
-                said, failed = await _called(link, desktop.home, functions, asked.name, asked.arguments or {}), False
-            except (GuestRefused, Unfit, TypeError, ConfigError) as error:
-                said, failed = str(error), True
-            return types.CallToolResult(content=[types.TextContent(type="text", text=said)], is_error=failed)
+        @server.call_tool(validate_input=False)  # `catalogue.call` does
+        async def called(name: str, arguments: dict[str, Any]) -> list[types.TextContent]:
+            return [types.TextContent(type="text", text=await _called(link, desktop.home, functions, name, arguments))]
 
-        server: Any = Server("computerrl", on_list_tools=tools, on_call_tool=called)
         try:
             async with stdio_server() as (reads, writes):
                 await server.run(reads, writes, server.create_initialization_options())
@@ -113,7 +104,7 @@ async def _serve(args: argparse.Namespace, functions: dict[str, Any]) -> None:
 
 
 async def _called(link: GuestLink, home: str, functions: dict[str, Any], name: str, arguments: dict[str, Any]) -> str:
-    """What a function says. Raises GuestRefused, Unfit, TypeError, ConfigError."""
+    """What a function says. What it raises is the text of a failed call."""
     if name not in {OPEN, *functions}:
         raise ConfigError(f"there is no tool {name}")
     if name == OPEN:
