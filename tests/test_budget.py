@@ -18,12 +18,12 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (137, 3),
-    "actors/cluster": (14435, 82),
+    "actors/cluster": (14432, 82),
     "actors/desktop": (9086, 40),
     "actors/entropulse": (702, 4),
     "actors/front": (1191, 8),
     "actors/learner": (2296, 10),
-    "actors/replay": (5970, 27),
+    "actors/replay": (5975, 27),
     "actors/sampler": (3052, 15),
     "apis": (845, 6),
     "apis/actions": (824, 6),
@@ -37,7 +37,7 @@ BUDGET: dict[str, tuple[int, int]] = {
     "apis/tasks": (6649, 39),
     "apis/tasksets": (2907, 13),
     "deploy": (85, 7),
-    "policy": (2794, 16),
+    "policy": (2799, 16),
     "policy/base": (25, 1),
     "policy/engine": (2257, 11),
     "policy/megatron": (2270, 9),

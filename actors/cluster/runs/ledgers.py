@@ -36,9 +36,13 @@ def damage(run: Path) -> str:
         with reading(run, to_go_on=True) as database:
             if wrong := queries.damage(database):
                 return f"the ledger of {run} is damaged: {wrong.splitlines()[-1]}"
-            saved = queries.at_one_moment(database) and any(name.startswith(DIGEST) for name in queries.meta(database))
+            begun = queries.at_one_moment(database)
+            saved = begun and any(name.startswith(DIGEST) for name in queries.meta(database))
+            files = queries.payload_files(database) if begun else []
         if saved and not checkpoints.complete(run / CHECKPOINTS):
             return f"the checkpoints that it saved in {run / CHECKPOINTS} are gone: put them back"
+        if files and not any((run / PAYLOADS / name).is_file() for name in files):
+            return f"the steps that it stored in {run / PAYLOADS} are gone: put them back"
     except (ConfigError, StoreError) as error:
         return str(error)
     return ""

@@ -111,6 +111,11 @@ def figures_of(step: Row) -> dict[str, float]:
     return figures
 
 
+def payload_files(db: Database) -> list[str]:
+    """The files of stored steps that something in the ledger refers to."""
+    return [name for (name,) in map(tuple, db.execute("SELECT DISTINCT segment FROM blobs WHERE refs > 0"))]
+
+
 def steps_by_phase(db: Database) -> dict[str, int]:
     """Optimizer steps of each phase, all segments together."""
     return dict(

@@ -251,6 +251,9 @@ def run(tmp_path: Path) -> Path:
             database.execute("INSERT INTO meta VALUES (?, ?)", (f"digest:{version}", checkpoints.digest(place)))
     with database:
         database.execute("INSERT INTO meta VALUES ('trained', '0.5') ON CONFLICT DO UPDATE SET value = '0.5'")
+        database.execute("INSERT INTO blobs VALUES ('desktop-0-000000.seg', 24, 1, '00', 1)")
+    (folder / "segments").mkdir()
+    (folder / "segments" / "desktop-0-000000.seg").touch()
     database.close()
     return folder
 
@@ -284,9 +287,13 @@ def test_one_that_is_gone_leaves_the_one_before(run: Path) -> None:
 
 @pytest.mark.parametrize(
     ("lost", "said"),
-    [("ledger.sqlite", "its ledger.sqlite is gone"), ("checkpoints", "the checkpoints that it saved in")],
+    [
+        ("ledger.sqlite", "its ledger.sqlite is gone"),
+        ("checkpoints", "the checkpoints that it saved in"),
+        ("segments", "the steps that it stored in"),
+    ],
 )
-def test_a_run_whose_ledger_or_checkpoints_are_gone_begins_nothing(
+def test_a_run_whose_ledger_checkpoints_or_steps_are_gone_begins_nothing(
     run: Path, capsys: pytest.CaptureFixture[str], lost: str, said: str
 ) -> None:
     for path in run.glob(f"{lost}*"):
