@@ -100,6 +100,23 @@ async def test_what_a_busy_host_did_not_let_go_is_removed_again(
     sandbox._folder.mkdir()  # the fixture closes it once more
 
 
+async def test_closing_waits_for_a_group_that_something_still_leaves(
+    sandbox: SandboxProvider, monkeypatch: pytest.MonkeyPatch
+):
+    remove, fails = Sandbox.remove, [fault(FaultCause.SANDBOX_REFUSED, "groups stay")] * 2
+
+    def removed(self: Sandbox) -> None:
+        if fails:
+            raise fails.pop()
+        remove(self)
+
+    monkeypatch.setattr(Sandbox, "remove", removed)
+    await sandbox.boot(DesktopSpec())
+    await sandbox.close()
+    assert (fails, sandbox._sandboxes) == ([], {})
+    sandbox._folder.mkdir()  # the fixture closes it once more
+
+
 class Broken(SandboxProvider):
     """A provider whose boots end in some way; nothing of the real one runs."""
 

@@ -31,6 +31,7 @@ from apis.guest.chromium import start as chromium_start
 from apis.tasks.verify.verify import WantedFile
 from runtime.errors import ConfigError
 
+CLOSE_AGAIN_S = (0.1, 1.0, 3.0)  # a process that has just died keeps its desktop's group for a moment
 PROGRAMS = ("bwrap", "prlimit", "Xvfb", "openbox", "dbus-daemon")
 SOCKET_PATH_MAX = 107
 START_S = 20.0
@@ -329,8 +330,12 @@ class SandboxProvider(abc.Provider):
         return await outside.read_home(desktop.outside.home, desktop.outside.uid, wanted, limits)
 
     async def close(self) -> None:
-        leaving = [self._discard(sandbox) for sandbox in self._sandboxes.values()]
-        results = await asyncio.gather(*leaving, return_exceptions=True)
+        for again_s in (*CLOSE_AGAIN_S, None):
+            leaving = [self._discard(sandbox) for sandbox in self._sandboxes.values()]
+            results = await asyncio.gather(*leaving, return_exceptions=True)
+            if again_s is None or not any(isinstance(result, DesktopFault) for result in results):
+                break
+            await asyncio.sleep(again_s)
         await asyncio.to_thread(remove_folder, self._folder)
         self._let_go()
         for result in results:
