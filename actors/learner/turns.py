@@ -1,4 +1,4 @@
-"""The learner's part on a card that it and one engine have in turn.
+"""The learner's side of a GPU that it and one engine use in turns.
 
 The rank is asked for what takes memory of the card only in the learner's turn. A turn lasts over steps that follow each
 other at once. It ends with the weights that are announced, or when there is nothing to train on.
@@ -21,7 +21,7 @@ REST_S, WAKE_S = 300.0, 5.0
 
 
 class CardTurns:
-    """Asks the engines of `samplers` to sleep and to wake; where there are none, nothing."""
+    """Asks the engines of `samplers` to sleep and to wake. Does nothing without samplers."""
 
     def __init__(self, samplers: Sequence[str], ctx: Context) -> None:
         self._samplers, self._ctx = samplers, ctx
@@ -29,7 +29,7 @@ class CardTurns:
         self._mine = False
 
     async def before(self, msg: Message) -> None:
-        """Have the card for what the rank is about to be asked, if it needs it. Raises what an ask raises."""
+        """Begins a turn if `msg` needs GPU memory and none is under way. Raises what an ask raises."""
         if self._mine or not self._samplers or not isinstance(msg, NEEDS_CARD):
             return
         self._turn = uuid.uuid4().hex
@@ -38,7 +38,7 @@ class CardTurns:
         self._mine = True
 
     async def over(self, ask_rank: Callable[[Rest, float], Awaitable[object]]) -> None:
-        """Give the card back, and say so again to a sampler that may not have heard. Raises what `ask_rank` raises."""
+        """Ends the turn, and repeats `WakeUp` for a sampler that missed it. Raises what `ask_rank` raises."""
         if self._mine:
             await ask_rank(Rest(), REST_S)
             self._mine = False

@@ -1,7 +1,7 @@
-"""Whose turn it is on a card that the learner and one engine share, and what the engine does next about it.
+"""State machine of a GPU that the learner and one engine use in turns. Pure.
 
-In order: no request is with the engine, it is paused, its memory is released, the learner computes, the memory is taken
-back, the engine goes on and loads what is newest, and requests reach it again.
+Order: the sampler drains requests, pauses the engine and releases its memory; the learner computes; the engine resumes
+its memory, continues, loads the newest weights, and requests reach it again.
 
 The learner computes only while the engine holds no memory of the card. An engine starts, loads and draws in its own
 turn alone. Where the learner is lost, the card stays as it is until its successor says whose it is.
@@ -15,7 +15,7 @@ import msgspec
 
 
 class Held(StrEnum):
-    """What the engine has of the card."""
+    """What the engine holds of the GPU's memory."""
 
     NONE = "none"  # there is no process
     STARTING = "starting"
@@ -35,7 +35,7 @@ _NEXT = {
 
 
 class Turns(msgspec.Struct, frozen=True, kw_only=True):
-    """The card as one sampler knows it."""
+    """Whose turn it is, as one sampler knows it."""
 
     learner: bool = True  # whether the card is to be the learner's
     turn: str = ""  # the learner's last; what names another one is late
@@ -51,16 +51,16 @@ class Turns(msgspec.Struct, frozen=True, kw_only=True):
         return self.learner and self.engine in (Held.NONE, Held.ASLEEP)
 
     def asked_to_sleep(self, turn: str) -> Turns:
-        """A turn ends once: what asks for it afterwards is late."""
+        """Begins the learner's turn `turn`. A request for a turn that has ended changes nothing."""
         over = not self.learner and self.turn == turn
         return self if over else msgspec.structs.replace(self, learner=True, turn=turn)
 
     def asked_to_wake(self, turn: str) -> Turns:
-        """A sampler that has just begun knows of no turn, and takes the word of any."""
+        """Ends the learner's turn `turn`. A sampler that knows no turn yet, after its start, accepts any name."""
         return msgspec.structs.replace(self, learner=False, turn=turn) if self.turn in ("", turn) else self
 
     def became(self, after: Held, before: Held) -> Turns:
-        """What was begun has succeeded; of an engine that was lost meanwhile it says nothing."""
+        """Moves the engine from `before` to `after`; changes nothing if the engine was lost meanwhile."""
         return msgspec.structs.replace(self, engine=after) if self.engine is before else self
 
     def lost(self) -> Turns:
