@@ -375,7 +375,7 @@ class SglangEngine(StartedEngine):
             argv += ["--lora-backend", "torch_native"] if config.device == "cpu" else []
         for option, value in engine.options.items():
             if value is not False:  # else a flag that is not set
-                argv += [f"--{option.replace('_', '-')}"] + ([] if value is True else [str(value)])
+                argv.append(f"--{option.replace('_', '-')}" + ("" if value is True else f"={value}"))
         env = environment(self._settings)
         env.pop("PYTHONPATH", None)
         env |= {"HF_HUB_OFFLINE": "1", TOKEN_ENV: self.token, "TMPDIR": self._temporary}

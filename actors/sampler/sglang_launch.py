@@ -49,9 +49,9 @@ def main() -> None:
     server = os.fork()
     if server == 0:
         _die_with_parent(guard, signal.SIGKILL)
-        # Every user may read a command line.
+        # Every user may read a command line. A key may begin with "-", which only `=` keeps from being an option.
         key = os.environ.pop("COMPUTERRL_TOKEN", "")
-        sys.argv = ["sglang.launch_server", *sys.argv[2:], *(["--api-key", key] if key else [])]
+        sys.argv = ["sglang.launch_server", *sys.argv[2:], *([f"--api-key={key}"] if key else [])]
         runpy.run_module("sglang.launch_server", run_name="__main__", alter_sys=True)
         return
     signal.signal(signal.SIGTERM, _end_all)

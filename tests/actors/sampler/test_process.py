@@ -53,7 +53,7 @@ def test_a_started_servers_key_is_in_no_command_line(command, tmp_path: Path) ->
     words = [sys.executable, "-P", launcher, str(os.getpid()), "--port", "1"]
     env = {"PYTHONPATH": str(tmp_path), "PATH": os.environ["PATH"], TOKEN_ENV: key}
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, env=env, start_new_session=True)
-    assert done.stdout == f"['--port', '1', '--api-key', '{key}'] False\n"
+    assert done.stdout == f"['--port', '1', '--api-key={key}'] False\n"
 
 
 def test_the_key_of_attached_servers_is_named_by_its_variable() -> None:
@@ -102,8 +102,8 @@ def test_on_a_cpu_it_takes_plain_torch(command, monkeypatch: pytest.MonkeyPatch)
 def test_on_a_gpu_it_decides_itself_and_options_pass_through(command) -> None:
     argv, env = command(device="cuda", options={"tp_size": 2, "enable-metrics": True, "disable-radix-cache": False})
     given = pairs(argv)
-    assert (given["--device"], given["--tp-size"]) == ("cuda", "2")
-    assert "--enable-metrics" in argv
+    assert given["--device"] == "cuda"
+    assert {"--tp-size=2", "--enable-metrics"} <= set(argv)
     assert "--attention-backend" not in given
     assert "SGLANG_USE_CPU_ENGINE" not in env
 
