@@ -94,7 +94,7 @@ def read_architecture(folder: Path) -> Architecture:
     Raises ConfigError of one line with the file and its key for what is missing or not covered.
     """
     file = folder / "config.json"
-    config = _read_json(file)
+    config = read_json(file)
     style = config.get("model_type", "")
     if not isinstance(style, str) or style not in STYLES:
         raise ConfigError(f"{file}: model_type {style!r} is not one of {', '.join(STYLES)}")
@@ -226,7 +226,7 @@ def end_ids(folder: Path) -> tuple[int, ...]:
     """What ends an answer, by config.json and generation_config.json, as far as the folder has them."""
     all_ids: set[int] = set()
     for file in (folder / "config.json", folder / "generation_config.json"):
-        value = _read_json(file).get("eos_token_id") if file.exists() else None
+        value = read_json(file).get("eos_token_id") if file.exists() else None
         ids = [] if value is None else value if isinstance(value, list) else [value]
         if not all(isinstance(number, int) and number >= 0 for number in ids):
             raise ConfigError(f"{file}: eos_token_id is {value!r}: ids count from 0")
@@ -234,7 +234,7 @@ def end_ids(folder: Path) -> tuple[int, ...]:
     return tuple(sorted(all_ids))
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     try:
         return msgspec.json.decode(disk.read_bytes(path), type=dict[str, Any])
     except OSError as error:

@@ -21,3 +21,7 @@ class LearnerError(ComputerRLError):
 
 class NoModel(LearnerError):
     """The rank holds no model, or another version than the one asked about: it was restarted."""
+
+
+class PictureError(ComputerRLError):
+    """Bytes are no picture that a model can be shown: no PNG, damaged, too large, of a strange kind."""

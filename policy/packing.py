@@ -22,6 +22,14 @@ class Aggregation(StrEnum):
     TRAJECTORY_MEAN = "trajectory_mean"  # mean over a trajectory's tokens, then over trajectories, then over groups
 
 
+class SeenPicture(Value):
+    """A picture within a sample's prompt: the very bytes that the engine had."""
+
+    at: int  # index in `ids` of its first pad
+    digest: str  # SHA-256 of `png`, hex
+    png: bytes
+
+
 class PackedSample(Value):
     """One prompt-response sample inside a micro-batch.
 
@@ -37,6 +45,7 @@ class PackedSample(Value):
     temperature: float = 1.0
     fresh: bool = False  # every token was drawn with the weights that the step starts from: figures only
     spans: list[tuple[int, int]] = []
+    pictures: tuple[SeenPicture, ...] = ()  # ascending by `at`
 
     def targets(self) -> Iterable[int]:
         """Positions in `ids` of the tokens that are trained on, ascending; never 0 (it has no context)."""
@@ -64,12 +73,15 @@ class MicroBatch(Value):
 def siblings(samples: Sequence[PackedSample]) -> list[list[int]]:
     """Indices of samples with the same prompt, together; ascending, by their first. A sample with spans is alone.
 
+    Pads say nothing of what they stand for, so pictures are compared by their digests.
+
     The episodes of a group begin with the same prompt, and those that act alike go on with the same ones.
     """
     members: dict[object, list[int]] = {}
     for index, sample in enumerate(samples):
         prompt = sample.prompt
-        members.setdefault(index if prompt is None else tuple(prompt), []).append(index)
+        seen = tuple((picture.at, picture.digest) for picture in sample.pictures)
+        members.setdefault(index if prompt is None else (tuple(prompt), seen), []).append(index)
     return list(members.values())
 
 

@@ -10,6 +10,7 @@ from policy.packing import (
     Aggregation,
     MicroBatch,
     PackedSample,
+    SeenPicture,
     deal,
     group_weights,
     pack,
@@ -91,6 +92,15 @@ def test_siblings_have_one_prompt_and_no_spans() -> None:
     assert siblings([a, b, c, with_spans, with_spans, a]) == [[0, 2, 5], [1], [3], [4]]
     assert packed_length([a, c, a]) == 2 + 3 + 5 + 3
     assert MicroBatch(samples=[a, b, c, with_spans]).tokens == (2 + 3 + 5) + 5 + 5
+
+
+def test_siblings_saw_the_same_pictures() -> None:
+    def seen(digest: str, at: int = 1) -> PackedSample:
+        picture = SeenPicture(at=at, digest=digest, png=b"")
+        return PackedSample(ids=[1, 2, 2, 3, 9], response_len=1, weight=0.5, pictures=(picture,))
+
+    blind = PackedSample(ids=[1, 2, 2, 3, 9], response_len=1, weight=0.5)
+    assert siblings([seen("a"), seen("b"), blind, seen("a"), blind, seen("a", 2)]) == [[0, 3], [1], [2, 4], [5]]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), max_size=30), st.integers(10, 60))
