@@ -235,6 +235,7 @@ def end_ids(folder: Path) -> tuple[int, ...]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
+    """The object in a file of a model folder. Raises ConfigError."""
     try:
         return msgspec.json.decode(disk.read_bytes(path), type=dict[str, Any])
     except OSError as error:

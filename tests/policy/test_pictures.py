@@ -222,7 +222,7 @@ def test_a_folder_is_refused_by_its_key(
 
 def test_a_folder_without_processor_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    with pytest.raises(ConfigError, match="preprocessor_config.json"):
+    with pytest.raises(ConfigError, match="preprocessor_config"):
         style_of(tmp_path)
 
 
