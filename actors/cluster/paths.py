@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from runtime.errors import ConfigError
@@ -42,6 +45,23 @@ def refuse_no_file(file: Path, flag: str) -> None:
     if file.is_dir():
         raise ConfigError(f"{flag} {file}: a folder; name a file, in it or elsewhere")
     refuse_unwritable(folder, flag)
+
+
+@contextmanager
+def made_whole(folder: Path, mode: int = 0o777) -> Iterator[Path]:
+    """A new folder to be filled: it is called `folder` once the block has ended, and is gone where that raises.
+
+    Raises OSError.
+    """
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True, mode=mode)
+    try:
+        yield partial
+        partial.rename(folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
 
 
 def nearest_there(path: Path) -> Path:

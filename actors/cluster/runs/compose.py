@@ -148,11 +148,11 @@ def recording(named: Named, *, run_dir: Path, incarnation: str) -> Plan:
     return _placed(named, run_dir, incarnation, _seats(named.deploy, named.model, ""))
 
 
-def evaluating(named: Named, *, version: Version, run_dir: Path, incarnation: str) -> Plan:
-    """The plan of a run that only plays an evaluation round: the ledger, samplers that serve the base model as
-    `version`, unless an endpoint answers, and the seats.
+def evaluating(named: Named, *, version: Version, model: str = "", run_dir: Path, incarnation: str) -> Plan:
+    """The plan of a run that only plays an evaluation round: the ledger, samplers that serve the folder `model`
+    (its own where none is given) as `version`, unless an endpoint answers, and the seats.
     """
-    deploy, model = named.deploy, named.model
+    deploy, model = named.deploy, model or named.model
     samplers = []
     if deploy.model.endpoint is None:
         alone = msgspec.structs.replace(deploy.samplers, turns=False)  # no learner is here

@@ -35,10 +35,10 @@ def recording() -> Job:
     return Job(compose.recording, record, judge_recording)
 
 
-def evaluation(version: Version) -> Job:
-    """`eval MODEL`, whose weights are called `version`."""
-    plan = partial(compose.evaluating, version=version)
-    return Job(plan, partial(evaluate, version=version), judge_round)
+def evaluation(version: Version, model: str = "") -> Job:
+    """`eval MODEL`: weights called `version`, in the folder `model` once the run begins, else where the file says."""
+    plan = partial(compose.evaluating, version=version, model=model)
+    return Job(plan, partial(evaluate, version=version, model=model), judge_round)
 
 
 async def train(run: LiveRun) -> Figures:
@@ -96,12 +96,12 @@ async def record(run: LiveRun) -> Figures:
     return await run.end()
 
 
-async def evaluate(run: LiveRun, version: Version) -> Figures:
+async def evaluate(run: LiveRun, version: Version, model: str = "") -> Figures:
     """One round: every engine holds `version`, and seats play each held-out task with it. Nothing learns."""
     await run.start()
     deploy, lanes = run.plan.deploy, run.plan.lanes
     for sampler in run.plan.samplers:
-        await run.request(sampler, Pin(version=version, location=deploy.model.path), PIN_S)
+        await run.request(sampler, Pin(version=version, location=model or deploy.model.path), PIN_S)
     drawn = Sampling(temperature=deploy.sampling.eval_temperature, max_new_tokens=deploy.sampling.max_new_tokens)
     await run.request(
         "replay",

@@ -25,7 +25,7 @@ from actors.cluster.config.schema import Deploy
 from actors.cluster.config.suggest import blamed, hint
 from actors.cluster.runs import apply, ledgers, recordings, refusals, run_folder, weights
 from actors.cluster.runs.refusals import Named
-from actors.cluster.runs.run_folder import SEED, Asked, RunRecord
+from actors.cluster.runs.run_folder import SEED, Asked, NamedWeights, RunRecord
 from actors.entropulse.decide import FINAL
 from actors.learner.folders import CHECKPOINTS
 from actors.learner.probe import FILE as PROBE
@@ -86,6 +86,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     settings: str = ""  # digest of what the file says
     asked: Asked | None = None  # by the command
     fork: ForkPoint | None = None  # a new run: what it goes on from
+    weights: NamedWeights | None = None  # that `eval` plays
     news: str = ""  # printed before it
     warning: str = ""  # printed before all
 
@@ -321,17 +322,15 @@ def make_fork(point: ForkPoint, folder: Path) -> None:
     """
     if (folder / LEDGER).is_file():
         return
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
     try:
-        partial.mkdir(parents=True, mode=run_folder.PRIVATE)
-        with run_folder.held(point.run, run_folder.read_record(point.run).started):
-            copy_ledger(point.run, partial, again=[FINAL])
-            shutil.copytree(point.run / CHECKPOINTS / point.version, partial / CHECKPOINTS / point.version)
+        with (
+            run_folder.held(point.run, run_folder.read_record(point.run).started),
+            places.made_whole(folder, run_folder.PRIVATE) as made,
+        ):
+            copy_ledger(point.run, made, again=[FINAL])
+            shutil.copytree(point.run / CHECKPOINTS / point.version, made / CHECKPOINTS / point.version)
             if (point.run / PROBE).is_file():
-                shutil.copyfile(point.run / PROBE, partial / PROBE)
-            shutil.copytree(point.run / SEGMENTS, partial / SEGMENTS, ignore=shutil.ignore_patterns("*.lock"))
-        partial.rename(folder)
+                shutil.copyfile(point.run / PROBE, made / PROBE)
+            shutil.copytree(point.run / SEGMENTS, made / SEGMENTS, ignore=shutil.ignore_patterns("*.lock"))
     except (OSError, StoreError) as error:
-        shutil.rmtree(partial, ignore_errors=True)
         raise ConfigError(f"{folder.name} can't be made from {point}: {error}") from None

@@ -23,9 +23,11 @@ from actors.cluster.runs.compose import Plan
 from actors.cluster.runs.requests import RunRequest, make_fork
 from actors.cluster.runs.run_folder import RunFolder, RunRecord
 from actors.cluster.runs.versions import Check
+from actors.entropulse.actor import PinnedFolders
 from actors.replay.database.ledger_file import LEDGER
 from runtime import system
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, StoreError
+from runtime.messaging.message import Version
 from runtime.program import check_origin, program
 
 STATUS = {"ok": 0, "failed": 1, "crashed": 1, "stopped": 130}
@@ -127,10 +129,14 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
     verdict: str = "crashed"
     reason: str | None = "ended unexpectedly"
     try:
+        if request.weights is not None and request.weights.run:  # a run that goes on deletes its older exports
+            PinnedFolders(folder).pin(Version.parse(request.weights.version), Path(request.weights.folder))
         output.news(f"run {folder.name}{' resumed' if request.resume else ''}   ({program()} logs {named} -f)")
         verdict, reason = system.run(execute.execute(plan, run.record, job))
     except KeyboardInterrupt:
         verdict, reason = "stopped", "interrupted"
+    except StoreError as error:
+        verdict, reason = "crashed", str(error)
     except BaseException as error:
         reason = f"{type(error).__name__}: {error}"
         raise
@@ -173,6 +179,7 @@ def claim(request: RunRequest) -> RunFolder:
         experiment=request.experiment,
         settings=request.settings,
         asked=request.asked,
+        weights=request.weights,
     )
     run = run_folder.claim(folder, record, resume=request.resume)
     run_folder.write(run.path, deploy_files.STORED, deploy_files.dump(request.deploy).encode())

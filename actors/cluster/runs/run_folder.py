@@ -59,6 +59,16 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return [*of_seeds, *(word for one in self.overrides for word in ("--set", one))]
 
 
+class NamedWeights(msgspec.Struct, frozen=True, kw_only=True):
+    """Weights and what they are called."""
+
+    folder: str  # Hugging Face folder
+    name: str  # `base`, a run's name, a folder's path or a name on the hub, as asked for
+    version: str = "0.0"  # LINEAGE.STEP
+    run: str = ""  # folder of the run that made them
+    at: str = ""  # round, version or `newest`
+
+
 class RunRecord(msgspec.Struct, kw_only=True):
     """`run.json`."""
 
@@ -78,6 +88,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
     experiment: str = ""  # the name that the runs of several seeds share; "" for a run of its own
     settings: str = ""  # digest of what the deploy file said when the run was begun
     asked: Asked | None = None  # by all commands that went on with this run; None where it was no deploy file's
+    weights: NamedWeights | None = None  # that `eval` plays
 
     @property
     def found(self) -> str:

@@ -8,15 +8,13 @@ import shutil
 import sys
 from pathlib import Path
 
-import msgspec
-
 from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files, models
 from actors.cluster.config.suggest import hint
 from actors.cluster.runs import evaluation_rounds, run_folder
 from actors.cluster.runs.evaluation_rounds import EvaluationRound
-from actors.cluster.runs.run_folder import SEED
+from actors.cluster.runs.run_folder import SEED, NamedWeights
 from actors.sampler.messages import BEGIN
 from apis.actions.spaces import MEANING
 from policy import tensorfiles
@@ -29,16 +27,6 @@ NEWEST = "newest"
 CARD = "README.md"
 PORT = 30000
 _PLACES = ("weights", "kept", "pinned")  # of a run's folder: exports, those kept for good, those of open rounds
-
-
-class NamedWeights(msgspec.Struct, frozen=True, kw_only=True):
-    """Weights and what they are called."""
-
-    folder: str  # Hugging Face folder
-    name: str  # `base`, a run's name, a folder's path or a name on the hub, as asked for
-    version: str = "0.0"  # LINEAGE.STEP
-    run: str = ""  # folder of the run that made them
-    at: str = ""  # round, version or `newest`
 
 
 def locate(name: str, runs: Path, at: str = "", *, look: bool = True) -> NamedWeights:
@@ -106,14 +94,12 @@ def export(weights: NamedWeights, into: Path, *, as_json: bool) -> int:
     if os.path.lexists(into):
         raise ConfigError(f"{into} exists already: name a new folder")
     rounds = evaluation_rounds.read_rounds(Path(weights.run)) if weights.run else []
-    partial = into.with_name(f".{into.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
+    left_out = shutil.ignore_patterns(CARD, ".*", AVERAGED)
     try:
-        shutil.copytree(weights.folder, partial, ignore=shutil.ignore_patterns(CARD, ".*", AVERAGED))
-        (partial / CARD).write_text(card(weights, into.name, rounds), encoding="utf-8")
-        partial.rename(into)
+        with places.made_whole(into) as made:
+            shutil.copytree(weights.folder, made, ignore=left_out, dirs_exist_ok=True)
+            (made / CARD).write_text(card(weights, into.name, rounds), encoding="utf-8")
     except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
         raise ConfigError(f"{into} can't be written: {error.strerror or error}") from None
     lines = serving(into.resolve(), shlex.quote(sys.executable), program())
     if as_json:

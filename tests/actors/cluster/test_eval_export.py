@@ -18,12 +18,13 @@ from actors.cluster import cli
 from actors.cluster.config import deploy_files, models, suites
 from actors.cluster.config.schema import Deploy
 from actors.cluster.config.typed_yaml import build, read
-from actors.cluster.evaluate import play, settings, show
-from actors.cluster.runs import evaluation_rounds, run_folder, weights
+from actors.cluster.evaluate import settings, show
+from actors.cluster.runs import doctor, evaluation_rounds, execute, run_folder, weights
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs.run_folder import RunRecord, claim
 from actors.replay.database.ledger_file import connect
 from policy.settings import AVERAGED
+from runtime import system
 from runtime.errors import ConfigError
 
 COMMAND = [sys.executable, "-P", "-m", "actors.cluster.cli"]
@@ -192,34 +193,33 @@ def test_an_evaluation_broken_off_before_it_began_leaves_its_name_free(
     def interrupted(*_: object, **__: object) -> int:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(runcommand, "carry_out", interrupted)
-        assert cli.main(line) == 130
-    assert not (runs / "mine-again").exists()
-    left = runs / "mine-again"  # by one that was killed
+    monkeypatch.setattr(runcommand, "carry_out", interrupted)
+    assert cli.main(line) == 130
+    left = runs / "mine-again"
+    assert not left.exists()
     left.mkdir()
-    (left / play._EVALUATED).write_text("{}")
-    (left / "old").touch()
-    with monkeypatch.context() as patch:
-        patch.setattr(runcommand, "carry_out", lambda *_, **__: pytest.fail("old") if (left / "old").exists() else 7)
-        patch.setattr(play.show, "result", lambda *_, **__: None)
-        assert cli.main(line) == 7
-    left.mkdir()
-    with play._kept(weights.locate("mine", runs), runs / "first"):  # another process's, which is not yet a run
-        with pytest.raises(ConfigError, match="first is there already and no run"):
-            play._refuse_taken(runs / "first")
-        with (
-            pytest.raises(ConfigError, match="another evaluation has just begun there"),
-            play._kept(weights.locate("mine", runs, "after_bc"), runs / "first"),
-        ):
-            pytest.fail("two of one name")
-        assert play.read_weights(runs / "first").version == "0.10"
-        assert (runs / "first" / "pinned" / "0.10").is_dir()
-    assert not (runs / "first").exists()
     (left / "mine.txt").write_text("not of a run")
     assert cli.main(line) == 2
     assert "--name mine-again: " in capsys.readouterr().err
     assert (left / "mine.txt").exists()
+
+
+def test_an_evaluation_keeps_the_weights_that_its_run_deletes(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def played(plan: Any, *_: object) -> tuple[str, None]:
+        asked.append(next(spec.config.model for stage in plan.stages for spec in stage if spec.name == "sampler/0"))
+        return "stopped", None
+
+    monkeypatch.setattr(doctor, "examine", lambda _: [])
+    monkeypatch.setattr(execute, "execute", played)
+    monkeypatch.setattr(system, "run", lambda found: found)
+    line = ["eval", "mine", "--at", "final", "--name", "first", "--runs", str(runs)]
+    assert cli.main(line) == 130
+    shutil.rmtree(runs / "mine" / "weights")
+    assert cli.main(["eval", "--resume", "--runs", str(runs)]) == 130
+    assert asked == [str(runs / "first" / "pinned" / "0.10")] * 2
+    assert (runs / "first" / "pinned" / "0.10" / "config.json").is_file()
 
 
 @pytest.mark.proof

@@ -14,12 +14,11 @@ from actors.cluster.commands import flag_of
 from actors.cluster.commands.run import wanted
 from actors.cluster.config import deploy_files, models, typed_yaml
 from actors.cluster.config.schema import Deploy
-from actors.cluster.evaluate import play, settings, show
+from actors.cluster.evaluate import settings, show
 from actors.cluster.report import show as report_show
 from actors.cluster.runs import execute, requests, run_folder
 from actors.cluster.runs.requests import RunRequest
 from actors.cluster.runs.run_folder import RunRecord
-from actors.cluster.runs.weights import NamedWeights
 from actors.replay.database.ledger_file import connect
 from runtime.errors import ConfigError
 from runtime.program import program
@@ -223,9 +222,10 @@ def test_an_evaluation_goes_on_as_it_was_begun_or_not_at_all(
     broken: Broken, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = Path("my runs/seen")
-    run_folder.claim(folder, record("seen", "eval base"), resume=False).end("stopped", None)
+    begun = record("seen", "eval base")
+    begun.weights = run_folder.NamedWeights(folder=str(models.bundled()), name="base")
+    run_folder.claim(folder, begun, resume=False).end("stopped", None)
     (folder / "deploy.yaml").write_text(deploy_files.dump(Deploy()))
-    (folder / play._EVALUATED).write_bytes(msgspec.json.encode(NamedWeights(folder=str(models.bundled()), name="base")))
     parser = cli.build_parser().parse_args(["eval"]).parser
     assert {action.dest for action in parser._actions} - STAYS == set(settings.FLAGS) == set(SAMPLES)
     for name, words in SAMPLES.items():

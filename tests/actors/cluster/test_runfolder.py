@@ -22,7 +22,6 @@ from actors.cluster import cli
 from actors.cluster.config import deploy_files, models
 from actors.cluster.evaluate import settings
 from actors.cluster.runs import execute, ledgers, recordings, requests, run_folder, weights
-from actors.cluster.runs.weights import NamedWeights
 from actors.replay.database.ledger_file import LEDGER, connect
 from policy import checkpoints
 from runtime.errors import ConfigError
@@ -131,7 +130,7 @@ def like(name: str, runs: Path) -> Path | None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(settings.deploy_files, "stored", seen.append)
         try:
-            settings._like(Namespace(like=name, runs=str(runs)), NamedWeights(folder="", name=""))
+            settings._like(Namespace(like=name, runs=str(runs)), run_folder.NamedWeights(folder="", name=""))
         except ConfigError:
             return None
     return seen[0]
