@@ -20,6 +20,7 @@ import torch
 from actors.cluster.runs import versions
 from actors.learner.rank import _canary
 from actors.sampler.config import SglangConfig
+from actors.sampler.engine import ENVIRONMENT
 from actors.sampler.loader import difference
 from policy import memory
 from policy.architecture import read_architecture
@@ -120,16 +121,33 @@ def memory_part(wanted: argparse.Namespace, folder: Path) -> Iterator[str]:
     yield f"at rest: plan {plan.weights / memory.GIB:.3f} GiB, held {rests}; the step after it was taken"
 
 
-def run_part(wanted: argparse.Namespace, _: Path) -> Iterator[str]:
-    """A whole run of the deploy file that --run names, with its settings."""
-    if not wanted.run:
-        yield "not asked for: --run FILE, such as deploy/smoke.yaml with --set samplers.device=cuda"
-        return
-    began = time.perf_counter()
-    command = [str(Path(sys.prefix, "bin", "computerrl")), "run", *wanted.run.split()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    last = (done.stdout + done.stderr).strip().splitlines()[-3:]
-    yield f"{' '.join(command)}: status {done.returncode} after {time.perf_counter() - began:.0f} s: {' / '.join(last)}"
+REMEMBERED = (
+    "learn --set desktops.memo=only --set entropulse.total_rl_steps=2 --set entropulse.rl_steps_per_phase=2"
+    " --set entropulse.pulses=0 --set run.require.rl_steps=1 --set run.require.gain_above=null"
+    " --set evaluation.enabled=false"
+)
+IN_TURNS = " --set samplers.engine.type=sglang --set samplers.turns=true"
+
+
+def runs_of(wanted: argparse.Namespace) -> Iterator[str]:
+    """Arguments of `computerrl run`: RL steps on remembered desktops by each engine, then what --run names."""
+    device = f" --set samplers.device={'cuda' if torch.cuda.is_available() else 'cpu'}"
+    yield REMEMBERED + device
+    if Path(ENVIRONMENT).exists():
+        share = " --set samplers.engine.options.mem-fraction-static=0.3" if torch.cuda.is_available() else ""
+        yield REMEMBERED + device + IN_TURNS + share
+    yield from wanted.run
+
+
+def run_part(wanted: argparse.Namespace, folder: Path) -> Iterator[str]:
+    """Whole runs; none boots a desktop but those that --run names."""
+    for line in runs_of(wanted):
+        began = time.perf_counter()
+        command = [str(Path(sys.prefix, "bin", "computerrl")), "run", *line.split(), "--runs", str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        last = " / ".join((done.stdout + done.stderr).strip().splitlines()[-3:])
+        failed = "" if done.returncode == 0 else "**failed**: "
+        yield f"{failed}`computerrl run {line}`: {time.perf_counter() - began:.0f} s: {last}"
 
 
 PARTS: dict[str, Part] = {
@@ -170,7 +188,7 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="make gpu-check ARGS=", description=__doc__)
     parser.add_argument("--out", default="gpu-check.md", help="the page")
     parser.add_argument("--tiny", default="", metavar="SHAPE", help="a small model's folder in place of the shapes")
-    parser.add_argument("--run", default="", help="deploy file and options of a whole run")
+    parser.add_argument("--run", action="append", default=[], help="arguments of a further run, as of `computerrl run`")
     wanted = parser.parse_args(argv)
     lines = []
     for line in page(wanted, time.monotonic()):
