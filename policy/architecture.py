@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from runtime import disk
 from runtime.errors import ConfigError
@@ -28,6 +29,8 @@ class Traits(NamedTuple):
     head_dim: int | None = None  # default; None is hidden_size / num_attention_heads
     norm_eps: float = 1e-6
     window: int | None = None  # default of sliding_window, where the key counts without use_sliding_window
+    sees: bool = False  # the folder holds a tower, and positions have three parts
+    rope_base: float = 10_000.0  # default of rope_theta
 
 
 _GLM4 = {"qkv_bias": True, "bias_is_optional": True, "post_norms": True, "fused_gate_up": True, "interleaved": True}
@@ -37,8 +40,12 @@ STYLES = {
     "qwen2": Traits(qkv_bias=True),
     "qwen3": Traits(qk_norm=True, head_dim=128),
     "glm4": Traits(**_GLM4, rotary_part=0.5, head_dim=128, norm_eps=1.5625e-7),
+    "qwen2_5_vl": Traits(qkv_bias=True, sees=True, norm_eps=1e-5, rope_base=1e6),
 }
-_CAUSAL = "ForCausalLM"
+NOT_SEEN = {
+    "qwen2_vl": "its tower is another than that of Qwen2.5-VL",
+    "qwen3_vl": "it adds features of pictures in later layers (deepstack), which is not supported",
+}
 MOST_LAYERS = 2048  # each is a dozen tensors
 MOST = 1 << 24  # of anything else that config.json counts
 
@@ -50,6 +57,28 @@ class RopeScaling(msgspec.Struct, frozen=True, kw_only=True):
     low_freq_factor: float
     high_freq_factor: float
     original_max_position_embeddings: int
+
+
+_Few = Annotated[int, Meta(ge=1, le=64)]
+_Many = Annotated[int, Meta(ge=1, le=1 << 16)]
+
+
+class VisionShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A tower, by the names of config.json's vision_config: what makes tokens of patches."""
+
+    depth: Annotated[int, Meta(ge=1, le=256)] = 32
+    hidden_size: _Many = 3584
+    intermediate_size: _Many = 3420
+    num_heads: _Many = 16
+    out_hidden_size: _Many = 3584
+    patch_size: _Few = 14
+    spatial_merge_size: _Few = 2
+    temporal_patch_size: _Few = 2
+    window_size: _Many = 112  # pixels of a side within which most layers attend
+    fullatt_block_indexes: tuple[int, ...] = (7, 15, 23, 31)  # layers that attend to the whole picture
+    hidden_act: Literal["silu"] = "silu"
+    in_channels: Literal[3] = 3
+    in_chans: Literal[3] = 3
 
 
 class ModelVerdict(msgspec.Struct):
@@ -82,6 +111,8 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     qkv_bias: bool
     tied: bool  # the output projection is the embedding
     eos_ids: tuple[int, ...] = ()  # end of sequence, or of a turn
+    vision: VisionShape | None = None
+    mrope: tuple[int, ...] = ()  # rotary pairs turned by time, by height and by width, where positions have three parts
 
     @property
     def traits(self) -> Traits:
@@ -94,11 +125,13 @@ def read_architecture(folder: Path) -> Architecture:
     Raises ConfigError of one line with the file and its key for what is missing or not covered.
     """
     file = folder / "config.json"
-    config = read_json(file)
-    style = config.get("model_type", "")
+    whole = read_json(file)
+    style = whole.get("model_type", "")
     if not isinstance(style, str) or style not in STYLES:
-        raise ConfigError(f"{file}: model_type {style!r} is not one of {', '.join(STYLES)}")
+        why = NOT_SEEN.get(str(style), f"it is not one of {', '.join(STYLES)}")
+        raise ConfigError(f"{file}: model_type {style!r}: {why}")
     traits = STYLES[style]
+    config = _text_part(file, whole) if traits.sees else whole
     for key, why in _not_covered(config, style):
         raise ConfigError(f"{file}: {key} {config[key]!r}: {why}" if key in config else f"{file} lacks {key}: {why}")
     heads = _count(file, config, "num_attention_heads")
@@ -130,12 +163,49 @@ def read_architecture(folder: Path) -> Architecture:
         vocab=_count(file, config, "vocab_size"),
         context=_count(file, config, "max_position_embeddings"),
         norm_eps=_positive(file, config, "rms_norm_eps", traits.norm_eps),
-        rope_base=_positive(file, flat, "rope_theta", 10_000.0),
+        rope_base=_positive(file, flat, "rope_theta", traits.rope_base),
         rope_scaling=_scaling(file, _rope(config)),
         qkv_bias=_qkv_bias(config, traits),
         tied=bool(config.get("tie_word_embeddings", False)),
         eos_ids=end_ids(folder),
+        vision=_vision(file, whole, hidden) if traits.sees else None,
+        mrope=_sections(file, _rope(config), rotary_dim) if traits.sees else (),
     )
+
+
+def _text_part(file: Path, whole: dict[str, Any]) -> dict[str, Any]:
+    """What config.json says of the decoder of a model that sees: older folders have it next to the rest."""
+    inner = whole.get("text_config", {})
+    if not isinstance(inner, dict):
+        raise ConfigError(f"{file}: text_config is {inner!r}: it is an object")
+    tied = bool(whole.get("tie_word_embeddings")) or bool(inner.get("tie_word_embeddings"))
+    return {key: value for key, value in whole.items() if key != "text_config"} | inner | {"tie_word_embeddings": tied}
+
+
+def _vision(file: Path, whole: dict[str, Any], hidden: int) -> VisionShape:
+    try:
+        shape = msgspec.convert(whole.get("vision_config"), VisionShape)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{file}: vision_config: {error}") from error
+    if shape.out_hidden_size != hidden:
+        raise ConfigError(f"{file}: out_hidden_size {shape.out_hidden_size} is not hidden_size {hidden}")
+    if shape.hidden_size % (4 * shape.num_heads):
+        raise ConfigError(f"{file}: vision_config: hidden_size is no multiple of four times num_heads")
+    if shape.window_size % (shape.patch_size * shape.spatial_merge_size):
+        raise ConfigError(f"{file}: vision_config: window_size {shape.window_size} is no whole number of tokens' sides")
+    return shape
+
+
+def _sections(file: Path, rope: dict[str, Any], rotary_dim: int) -> tuple[int, ...]:
+    sections = rope.get("mrope_section")
+    if (
+        not isinstance(sections, list)
+        or len(sections) != len(("time", "height", "width"))
+        or not all(isinstance(size, int) and size >= 0 for size in sections)
+        or 2 * sum(sections) != rotary_dim
+    ):
+        raise ConfigError(f"{file}: mrope_section is {sections!r}: three counts of pairs, {rotary_dim // 2} together")
+    return tuple(sections)
 
 
 def _qkv_bias(config: dict[str, Any], traits: Traits) -> bool:
@@ -148,14 +218,17 @@ def _rope(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kind(rope: dict[str, Any]) -> object:
-    return rope.get("rope_type", rope.get("type")) or "default"
+    kind = rope.get("rope_type", rope.get("type")) or "default"
+    return "default" if kind == "mrope" and "mrope_section" in rope else kind
 
 
-def _strange(rope: object) -> bool:
-    """Whether rotary positions under `rope` are neither plain nor Llama 3's."""
+def _strange(rope: object, *, sees: bool = False) -> bool:
+    """Whether rotary positions under `rope` are neither plain nor, of a model that reads text alone, Llama 3's."""
     if not isinstance(rope, dict):
         return bool(rope)
-    known = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
+    known = {"rope_type", "type", "rope_theta", "partial_rotary_factor", *(["mrope_section"] if sees else [])}
+    if sees and _kind(rope) != "default":
+        return True
     if _kind(rope) == "llama3":
         return bool(rope.keys() - known - set(RopeScaling.__struct_fields__))
     if _kind(rope) != "default":
@@ -182,6 +255,7 @@ def _not_covered(config: dict[str, Any], style: str) -> list[tuple[str, str]]:
     layers, names = (value if isinstance(value, list) else [value] for value in (layers, names))
     two = [config[key] for key in ("rope_parameters", "rope_scaling") if config.get(key)]
     window, context = config.get("sliding_window", traits.window), config.get("max_position_embeddings")
+    task = "ForConditionalGeneration" if traits.sees else "ForCausalLM"
     narrow = isinstance(window, int) and not (isinstance(context, int) and window >= context)
     checks = [
         ("hidden_act", config.get("hidden_act", "silu") != "silu", "the activation is silu"),
@@ -191,11 +265,12 @@ def _not_covered(config: dict[str, Any], style: str) -> list[tuple[str, str]]:
         ("attention_bias", not traits.bias_is_optional and _qkv_bias(config, traits) != traits.qkv_bias,
          f"{style} has it {traits.qkv_bias}"),
         ("mlp_bias", bool(config.get("mlp_bias")), "the MLP has no biases"),
-        *((key, _strange(config.get(key)), "positions are plain or scaled as llama3")
+        *((key, _strange(config.get(key), sees=traits.sees), "positions are plain or scaled as llama3")
           for key in ("rope_parameters", "rope_scaling")),
         ("rope_scaling", len(two) == 2 and _kind(two[0]) != _kind(two[1]), "rope_parameters says another"),
-        ("architectures", bool(names) and not any(str(name).lower() == f"{style}{_CAUSAL}".lower() for name in names),
-         f"a text model of this model_type is {style.capitalize()}{_CAUSAL}"),
+        ("architectures", bool(names) and not any(str(name).lower() == f"{style}{task}".lower() for name in names),
+         f"a {'seeing' if traits.sees else 'text'} model of this model_type is {style.capitalize()}{task}"),
+        ("head_dim", traits.sees and bool(config.get("head_dim")), "it is hidden_size / num_attention_heads"),
         ("auto_map", bool(config.get("auto_map")), "it is run by programs of the folder, which are never run"),
         ("tie_word_embeddings", not isinstance(config.get("tie_word_embeddings", False), bool), "it is true or false"),
     ]  # fmt: skip
@@ -226,7 +301,9 @@ def end_ids(folder: Path) -> tuple[int, ...]:
     """What ends an answer, by config.json and generation_config.json, as far as the folder has them."""
     all_ids: set[int] = set()
     for file in (folder / "config.json", folder / "generation_config.json"):
-        value = read_json(file).get("eos_token_id") if file.exists() else None
+        config = read_json(file) if file.exists() else {}
+        inner = config.get("text_config")
+        value = config.get("eos_token_id", inner.get("eos_token_id") if isinstance(inner, dict) else None)
         ids = [] if value is None else value if isinstance(value, list) else [value]
         if not all(isinstance(number, int) and number >= 0 for number in ids):
             raise ConfigError(f"{file}: eos_token_id is {value!r}: ids count from 0")

@@ -18,19 +18,20 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load, load_file, save
 from torch import Tensor
 
 from policy import tensorfiles
 from policy.architecture import Architecture
 from policy.settings import ADAPTER, ADAPTER_CONFIG, ADAPTER_WEIGHTS, AVERAGED
-from policy.tensorfiles import held
+from policy.tensorfiles import SEEING, held, plain_name
 from runtime import disk
 from runtime.disk import flush
 from runtime.errors import ConfigError
 
 WEIGHTS = "model.safetensors"
+TOWER = "visual.safetensors"  # by which companions have a tower's tensors
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}  # that a model is run and trained in
 DTYPE_NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
@@ -47,27 +48,38 @@ def read(folder: Path) -> dict[str, Tensor]:
 
 
 def loaded(folder: Path) -> dict[str, Tensor]:
-    """All tensors of the safetensors files in `folder`, whatever they are. Raises ConfigError."""
+    """All tensors of the safetensors files in `folder`, whatever they are, by `plain_name`. Raises ConfigError."""
     tensors: dict[str, Tensor] = {}
     for file in sorted(folder.glob("*.safetensors")):
         try:
             with disk.opened(file):  # a library would wait for a FIFO
-                tensors.update(load_file(file))
+                tensors.update({plain_name(name): tensor for name, tensor in load_file(file).items()})
         except (OSError, SafetensorError) as error:
             raise ConfigError(f"cannot read {file}: {error}") from error
     return tensors
 
 
-Companions = dict[str, bytes]  # config and tokenizer files by name: what goes along with the weights
+Companions = dict[str, bytes]  # config and tokenizer files by name, and the tower: what goes along with the weights
 
 
 def companions(folder: Path) -> Companions:
     """The files next to the weights of `folder` that no program runs.
 
-    They are kept in memory, because the folder may be removed while its model trains.
+    They are kept in memory, because the folder may be removed while its model trains. So is the tower of a model that
+    sees, as it is stored: it is not trained.
     """
     files = sorted(path for path in folder.iterdir() if path.is_file() and tensorfiles.taken_along(path.name))
-    return {path.name: disk.read_bytes(path, disk.MODEL) for path in files}
+    along = {path.name: disk.read_bytes(path, disk.MODEL) for path in files}
+    tower: dict[str, Tensor] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        with disk.opened(file), safe_open(file, "pt") as tensors:
+            tower |= {plain_name(x): tensors.get_tensor(x) for x in tensors.keys() if plain_name(x).startswith(SEEING)}  # noqa: SIM118
+    return along | ({TOWER: save(tower)} if tower else {})
+
+
+def tower_of(files: Companions) -> dict[str, Tensor]:
+    """The tower's tensors among `files`; none of a model that reads text alone."""
+    return load(files[TOWER]) if TOWER in files else {}
 
 
 def write_companions(files: Companions, folder: Path) -> None:
@@ -104,8 +116,9 @@ def write(
 
 
 def _write_model(folder: Path, tensors: dict[str, Tensor], files: Companions) -> bytes:
-    write_companions(files, folder)
-    data = save({name: tensor.cpu() for name, tensor in tensors.items()}, metadata={"format": "pt"})
+    write_companions({name: data for name, data in files.items() if name != TOWER}, folder)
+    whole = tower_of(files) | {name: tensor.cpu() for name, tensor in tensors.items()}
+    data = save(whole, metadata={"format": "pt"})
     (folder / WEIGHTS).write_bytes(data)
     config = json.loads(files["config.json"])
     config.pop("torch_dtype", None)

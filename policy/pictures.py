@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from policy.architecture import read_json
+from policy.architecture import NOT_SEEN, VisionShape, read_json
 from policy.errors import PictureError
 from runtime.errors import ConfigError
 
@@ -28,7 +28,6 @@ _NARROWEST = 200  # the longer side in shorter ones
 _MODES = ("1", "L", "P", "RGB")  # eight bits a channel at most, and nothing to look through: engines differ in that
 _DAMAGED = (OSError, SyntaxError, ValueError, EOFError, zlib.error, struct.error, MemoryError)
 
-_Size = Annotated[int, Meta(ge=1, le=64)]
 _Id = Annotated[int, Meta(ge=0, le=1 << 24)]
 _Pixels = Annotated[int, Meta(ge=1, le=1 << 28)]
 _Channels = tuple[float, float, float]
@@ -55,16 +54,10 @@ class PictureStyle(msgspec.Struct, frozen=True):
         return self.patch * self.merge
 
 
-class _VisionConfig(msgspec.Struct):
-    patch_size: _Size = 14
-    spatial_merge_size: _Size = 2
-    temporal_patch_size: _Size = 2
-
-
 class _Qwen25(msgspec.Struct):
     """What is read of Qwen2.5-VL's config.json."""
 
-    vision_config: _VisionConfig
+    vision_config: VisionShape
     image_token_id: _Id
     vision_start_token_id: _Id
     vision_end_token_id: _Id
@@ -75,10 +68,6 @@ class _Qwen25(msgspec.Struct):
 
 
 SEEING = {"qwen2_5_vl": _Qwen25}
-_REFUSED = {
-    "qwen3_vl": "it adds features of pictures in later layers (deepstack), which is not supported",
-    "qwen2_vl": "its tower is another than that of Qwen2.5-VL",
-}
 
 
 class _Edges(msgspec.Struct):
@@ -113,7 +102,7 @@ def style_of(folder: Path) -> PictureStyle | None:
     file = folder / "config.json"
     config = read_json(file)
     kind = config.get("model_type", "")
-    if why := _REFUSED.get(str(kind)):
+    if why := NOT_SEEN.get(str(kind)):
         raise ConfigError(f"{file}: model_type {kind!r}: {why}")
     if kind not in SEEING:
         return None

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from policy.architecture import Architecture, read_architecture
+from policy.architecture import Architecture, VisionShape, read_architecture
 from runtime import disk
 
 HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
+SEEING = "visual."  # what the names of a tower's tensors begin with
 
 
 class ParameterTensors(NamedTuple):
@@ -82,15 +83,51 @@ def held(name: str, arch: Architecture) -> ParameterTensors:
     return ParameterTensors({f"model.layers.{layer}.{hf}": size for hf, size in tensors.items()}, split)
 
 
+def plain_name(name: str, arch: Architecture | None = None) -> str:
+    """A tensor's name as published folders have it: transformers has other ones in memory, which some folders keep.
+
+    An `arch` without a tower has such names only.
+    """
+    if arch is not None and arch.vision is None:
+        return name
+    return (
+        name.removeprefix("model.") if name.startswith(f"model.{SEEING}") else name.replace(".language_model.", ".", 1)
+    )
+
+
+def tower(shape: VisionShape) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of a tower's tensors, without `SEEING`."""
+    width, inner, merged = shape.hidden_size, shape.intermediate_size, shape.hidden_size * shape.spatial_merge_size**2
+    linear = {
+        "attn.qkv": (3 * width, width),
+        "attn.proj": (width, width),
+        "mlp.gate_proj": (inner, width),
+        "mlp.up_proj": (inner, width),
+        "mlp.down_proj": (width, inner),
+    }
+    each = {f"{name}.weight": size for name, size in linear.items()}
+    each |= {f"{name}.bias": size[:1] for name, size in linear.items()} | {f"norm{n}.weight": (width,) for n in (1, 2)}
+    return {
+        "patch_embed.proj.weight": (width, 3, shape.temporal_patch_size, shape.patch_size, shape.patch_size),
+        **{f"blocks.{n}.{name}": size for n in range(shape.depth) for name, size in each.items()},
+        "merger.ln_q.weight": (width,),
+        "merger.mlp.0.weight": (merged, merged),
+        "merger.mlp.0.bias": (merged,),
+        "merger.mlp.2.weight": (shape.out_hidden_size, merged),
+        "merger.mlp.2.bias": (shape.out_hidden_size,),
+    }
+
+
 def expected(arch: Architecture) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of all tensors of a model folder."""
+    """Names and shapes of all tensors of a model folder, a tower's included."""
     names = {hf: size for parameter in outside(arch).values() for hf, size in parameter.tensors.items()}
     if arch.tied:
         del names[HEAD]
     for number in range(arch.layers):
         for suffix in inside(arch):
             names |= held(f"decoder.layers.{number}.{suffix}", arch).tensors
-    return names
+    seeing = {} if arch.vision is None else tower(arch.vision)
+    return names | {f"{SEEING}{name}": size for name, size in seeing.items()}
 
 
 # Config, tokenizer, template and what people read: never a program or a pickle.
@@ -129,7 +166,7 @@ def problem(folder: Path) -> str:
     """
     arch = read_architecture(folder)
     config = json.loads(disk.read_bytes(folder / "config.json"))
-    return _company(folder, config) or _misfit(folder, expected(arch), tied=arch.tied)
+    return _company(folder, config) or _misfit(folder, expected(arch), arch)
 
 
 def unreadable(folder: Path) -> str:
@@ -169,14 +206,14 @@ def _company(folder: Path, config: Mapping[str, Any]) -> str:
     return ""
 
 
-def _misfit(folder: Path, wanted: Mapping[str, tuple[int, ...]], *, tied: bool) -> str:
+def _misfit(folder: Path, wanted: Mapping[str, tuple[int, ...]], arch: Architecture) -> str:
     stored: dict[str, tuple[Path, Tensor]] = {}
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         return "it holds no *.safetensors file"
     for file in files:
         try:
-            tensors = head(file)
+            tensors = {plain_name(name, arch): tensor for name, tensor in head(file).items()}
         except OSError as error:
             return f"cannot read {file.name}: {error.strerror}"
         except ValueError as error:
@@ -187,7 +224,7 @@ def _misfit(folder: Path, wanted: Mapping[str, tuple[int, ...]], *, tied: bool) 
     for name, (file, tensor) in stored.items():
         if name.endswith(_DERIVED):
             continue
-        if name not in wanted and not (tied and name == HEAD and _same(stored.get(EMBEDDING), (file, tensor))):
+        if name not in wanted and not (arch.tied and name == HEAD and _same(stored.get(EMBEDDING), (file, tensor))):
             return f"{file.name} has the tensor {name}, which the model does not use"
         if tensor.dtype not in FLOATS:
             return f"{file.name}: {name} is {tensor.dtype}: weights are of {', '.join(FLOATS)}, not quantised"
@@ -196,7 +233,7 @@ def _misfit(folder: Path, wanted: Mapping[str, tuple[int, ...]], *, tied: bool) 
             return f"it lacks the tensor {name}"
         if stored[name][1].shape != shape:
             return f"{name} has shape {stored[name][1].shape}, its config.json says {shape}"
-    wrong = _misled(folder / f"model{_INDEX}", {name: file.name for name, (file, _) in stored.items()})
+    wrong = _misled(folder / f"model{_INDEX}", {name: file.name for name, (file, _) in stored.items()}, arch)
     return wrong or next((f"{name} holds numbers that are not finite" for name in _infinite(stored)), "")
 
 
@@ -217,12 +254,13 @@ def _infinite(stored: Mapping[str, tuple[Path, Tensor]]) -> Iterator[str]:
                 yield name
 
 
-def _misled(index: Path, stored: Mapping[str, str]) -> str:
+def _misled(index: Path, stored: Mapping[str, str], arch: Architecture) -> str:
     """What an index of the weights, which other programs go by, says of them that is not so."""
     if not os.path.lexists(index):
         return ""
     try:
-        listed = msgspec.json.decode(disk.read_bytes(index, _HEAD_MOST), type=_Index).weight_map
+        named = msgspec.json.decode(disk.read_bytes(index, _HEAD_MOST), type=_Index).weight_map
+        listed = {plain_name(name, arch): file for name, file in named.items()}
     except OSError as error:
         return f"cannot read {index.name}: {error.strerror}"
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

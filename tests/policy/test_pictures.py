@@ -26,6 +26,7 @@ from policy.pictures import (
     tokens_of,
 )
 from runtime.errors import ConfigError
+from tests.policy.vision_model import png_of
 
 CONFIG = {
     "model_type": "qwen2_5_vl",
@@ -53,16 +54,6 @@ def style(tmp_path_factory: pytest.TempPathFactory) -> PictureStyle:
     read = style_of(folder_of(tmp_path_factory.mktemp("seeing")))
     assert read is not None
     return read
-
-
-def png_of(width: int, height: int, mode: str = "RGB", seed: int = 0) -> bytes:
-    """Noise over a gradient, so that every patch is another."""
-    noise = np.random.default_rng(seed).integers(0, 64, (height, width, 4))
-    slope = np.add.outer(np.arange(height), np.arange(width))[..., None] * [1, 2, 3, 1] % 192
-    image = Image.fromarray((noise + slope).astype(np.uint8)[..., :3]).convert(mode)
-    file = io.BytesIO()
-    image.save(file, "PNG")
-    return file.getvalue()
 
 
 SIZES = [(224, 224), (448, 252), (640, 360), (30, 17), (1, 1), (1, 150), (333, 1024), (29, 31)]

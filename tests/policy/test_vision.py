@@ -1,0 +1,104 @@
+"""Models that see: what their folders say, and that their tensors are all there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from policy import hf_folder, tensorfiles
+from policy.architecture import read_architecture
+from runtime.errors import ConfigError
+from tests.policy.vision_model import tiny_vision_folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_vision_folder(tmp_path_factory.mktemp("seeing") / "model")
+
+
+def changed(folder: Path, to: Path, change: dict[str, Any], part: str = "") -> Path:
+    to.mkdir()
+    config = json.loads((folder / "config.json").read_text())
+    inner = config[part] if part else config
+    for key, value in change.items():
+        inner[key] = value
+    (to / "config.json").write_text(json.dumps(config))
+    return to
+
+
+def test_a_folder_is_read(folder: Path) -> None:
+    shape = read_architecture(folder)
+    assert (shape.style, shape.mrope, shape.rotary_dim, shape.rope_base) == ("qwen2_5_vl", (2, 1, 1), 8, 1e6)
+    assert shape.qkv_bias
+    assert shape.tied
+    assert shape.eos_ids == (1,)
+    assert shape.vision is not None
+    assert (shape.vision.depth, shape.vision.fullatt_block_indexes) == (3, (1,))
+
+
+def test_older_folders_have_the_decoder_next_to_the_rest(folder: Path, tmp_path: Path) -> None:
+    """As the published ones do."""
+    config = json.loads((folder / "config.json").read_text())
+    text = config.pop("text_config")
+    rope = text.pop("rope_parameters")
+    text |= {"rope_theta": rope["rope_theta"], "rope_scaling": {"type": "mrope", "mrope_section": [2, 1, 1]}}
+    vision = {"in_chans": 3, "spatial_patch_size": 14} | config["vision_config"]
+    (tmp_path / "config.json").write_text(json.dumps(text | config | {"vision_config": vision}))
+    assert read_architecture(tmp_path) == read_architecture(folder)
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "named"),
+    [
+        ("", {"model_type": "qwen3_vl"}, "deepstack"),
+        ("", {"text_config": []}, "text_config"),
+        ("", {"vision_config": None}, "vision_config"),
+        ("", {"architectures": ["Qwen2ForCausalLM"]}, "Qwen2_5_vlForConditionalGeneration"),
+        ("text_config", {"head_dim": 16}, "head_dim"),
+        ("text_config", {"rope_parameters": {"rope_type": "default"}}, "mrope_section"),
+        ("text_config", {"rope_parameters": {"rope_type": "default", "mrope_section": [2, 2, 1]}}, "mrope_section"),
+        ("text_config", {"rope_parameters": {"rope_type": "yarn", "mrope_section": [2, 1, 1]}}, "rope_parameters"),
+        ("vision_config", {"depth": 1 << 20}, "depth"),
+        ("vision_config", {"hidden_act": "gelu"}, "hidden_act"),
+        ("vision_config", {"out_hidden_size": 64}, "out_hidden_size"),
+        ("vision_config", {"window_size": 100}, "window_size"),
+        ("vision_config", {"num_heads": 3}, "num_heads"),
+        ("vision_config", {"in_channels": 4}, "in_channels"),
+    ],
+)
+def test_what_is_not_covered_is_refused_by_its_key(
+    folder: Path, tmp_path: Path, part: str, change: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ConfigError, match=named):
+        read_architecture(changed(folder, tmp_path / "other", change, part))
+
+
+@pytest.mark.parametrize("newer", [False, True])
+def test_tensors_go_by_one_set_of_names(tmp_path: Path, newer: bool) -> None:
+    folder = tiny_vision_folder(tmp_path / "model", newer=newer)
+    assert tensorfiles.problem(folder) == ""
+    assert set(hf_folder.read(folder)) == set(tensorfiles.expected(read_architecture(folder)))
+
+
+def test_a_tower_lacks_nothing(folder: Path, tmp_path: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    lacking = changed(folder, tmp_path / "other", {})
+    name = "visual.merger.mlp.2.bias"
+    save_file({x: tensor for x, tensor in tensors.items() if x != name}, lacking / "model.safetensors")
+    assert name in tensorfiles.problem(lacking)
+    save_file(tensors | {name: tensors[name][:-1]}, lacking / "model.safetensors")
+    assert name in tensorfiles.problem(lacking)
+
+
+def test_an_export_has_the_untouched_tower(folder: Path, tmp_path: Path) -> None:
+    files, stored = hf_folder.companions(folder), hf_folder.read(folder)
+    text = {name: tensor.bfloat16() + 1 for name, tensor in stored.items() if not name.startswith("visual.")}
+    hf_folder.write(tmp_path / "out", text, files)
+    back = hf_folder.read(tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {path.name for path in folder.iterdir()}
+    assert all(torch.equal(back[name], tensor) for name, tensor in (stored | text).items())
