@@ -105,7 +105,7 @@ def tower(shape: VisionShape) -> dict[str, tuple[int, ...]]:
         "mlp.up_proj": (inner, width),
         "mlp.down_proj": (width, inner),
     }
-    each = {f"{name}.weight": size for name, size in linear.items()}
+    each: dict[str, tuple[int, ...]] = {f"{name}.weight": size for name, size in linear.items()}
     each |= {f"{name}.bias": size[:1] for name, size in linear.items()} | {f"norm{n}.weight": (width,) for n in (1, 2)}
     return {
         "patch_embed.proj.weight": (width, 3, shape.temporal_patch_size, shape.patch_size, shape.patch_size),

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import Qwen2_5_VLForConditionalGeneration
 
 from policy import hf_folder, tensorfiles
 from policy.architecture import read_architecture
+from policy.pictures import patches, tokens_of
+from policy.vision.eyes import Eyes, eyes_of
 from runtime.errors import ConfigError
-from tests.policy.vision_model import tiny_vision_folder
+from tests.policy.vision_model import png_of, tiny_vision_folder
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +105,40 @@ def test_an_export_has_the_untouched_tower(folder: Path, tmp_path: Path) -> None
     back = hf_folder.read(tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {path.name for path in folder.iterdir()}
     assert all(torch.equal(back[name], tensor) for name, tensor in (stored | text).items())
+
+
+def transformers_model(folder: Path) -> Qwen2_5_VLForConditionalGeneration:
+    model = Qwen2_5_VLForConditionalGeneration.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+    return model.eval()
+
+
+def eyes(folder: Path) -> Eyes:
+    shape = read_architecture(folder)
+    made = eyes_of(folder, shape, hf_folder.read(folder), torch.float32, torch.device("cpu"))
+    assert made is not None
+    return made
+
+
+@pytest.mark.parametrize("size", [(224, 224), (448, 252), (28, 28), (140, 112), (300, 57), (130, 500)])
+def test_a_tower_sees_what_transformers_sees(folder: Path, size: tuple[int, int]) -> None:
+    """Whole windows, cut ones and fewer than one."""
+    own, png = eyes(folder), png_of(*size)
+    rows, grid = patches(png, own.style)
+    with torch.inference_mode():
+        theirs = transformers_model(folder).model.visual(torch.from_numpy(rows), torch.tensor([grid])).pooler_output
+    (ours,) = own.see([("a", png)])
+    assert ours.shape == theirs.shape == (tokens_of(*size, own.style), 32)
+    assert float((ours - theirs).abs().max()) <= 1e-5 * float(theirs.abs().max())
+
+
+def test_a_picture_is_seen_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, pictures = eyes(folder), [(name, png_of(56, 56, seed=n)) for n, name in enumerate("abc")]
+    first = own.see(pictures)
+    again = own.see([*pictures, *pictures])
+    assert own.passes == 3
+    assert all(torch.equal(x, y) for x, y in zip([*first, *first], again, strict=True))
+    monkeypatch.setattr("policy.vision.eyes.KEPT", 2 * first[0].nbytes)
+    own.see([("d", png_of(56, 56, seed=4))])
+    own.see([("a", pictures[0][1])])
+    assert own.passes == 5
+    assert own.same(eyes(folder))

@@ -1,0 +1,1 @@
+"""What makes embeddings of pictures, for engine and learner alike."""

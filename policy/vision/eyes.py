@@ -1,0 +1,67 @@
+"""Pictures to embeddings, each distinct one once."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from policy.architecture import Architecture
+from policy.pictures import PictureStyle, patches, style_of
+from policy.tensorfiles import SEEING
+from policy.vision.tower import Tower
+
+KEPT = 256 << 20  # bytes of embeddings that are kept for the next time
+
+
+class Eyes:
+    """A frozen tower, and what it made of the pictures that it saw last. Not thread safe."""
+
+    def __init__(self, tower: Tower, style: PictureStyle, device: torch.device) -> None:
+        self.tower, self.style, self.device = tower, style, device
+        self.passes = 0
+        self._seen: OrderedDict[str, Tensor] = OrderedDict()
+        self._bytes = 0
+
+    @torch.no_grad()
+    def see(self, pictures: Iterable[tuple[str, bytes]]) -> list[Tensor]:
+        """The embeddings [tokens, hidden] of each (digest, PNG). Raises PictureError."""
+        return [self._one(digest, png) for digest, png in pictures]
+
+    def _one(self, digest: str, png: bytes) -> Tensor:
+        known = self._seen.get(digest)
+        if known is None:
+            rows, grid = patches(png, self.style)
+            known = self._seen[digest] = self.tower(torch.from_numpy(rows).to(self.device), grid)
+            self.passes += 1
+            self._bytes += known.nbytes
+            while self._bytes > KEPT and len(self._seen) > 1:
+                self._bytes -= self._seen.popitem(last=False)[1].nbytes
+        self._seen.move_to_end(digest)
+        return known
+
+    def same(self, other: Eyes) -> bool:
+        """Whether both see alike, number by number."""
+        pairs = zip(self.tower.parameters(), other.tower.parameters(), strict=True)
+        return self.style == other.style and all(torch.equal(ours, theirs) for ours, theirs in pairs)
+
+
+def eyes_of(
+    folder: Path, arch: Architecture, tensors: Mapping[str, Tensor], dtype: torch.dtype, device: torch.device
+) -> Eyes | None:
+    """The eyes of the model in `folder` with the tower of `tensors`; None for one that reads text alone.
+
+    Raises ConfigError.
+    """
+    style = style_of(folder)
+    if style is None or arch.vision is None:
+        return None
+    with torch.device("meta"):
+        tower = Tower(arch.vision)
+    own = {name.removeprefix(SEEING): tensor for name, tensor in tensors.items() if name.startswith(SEEING)}
+    placed = {name: tensor.to(device=device, dtype=dtype) for name, tensor in own.items()}
+    tower.load_state_dict(placed, assign=True)
+    return Eyes(tower.requires_grad_(requires_grad=False).eval(), style, device)
