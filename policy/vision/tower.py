@@ -60,7 +60,7 @@ class _Block(nn.Module):
 
     def forward(self, hidden: Tensor, turns: Tensor, windows: list[tuple[int, int]]) -> Tensor:
         hidden = hidden + self.attn(self.norm1(hidden), turns, windows)
-        return hidden + self.mlp(self.norm2(hidden))  # type: ignore[no-any-return]
+        return hidden + self.mlp(self.norm2(hidden))
 
 
 class _Merger(nn.Module):
