@@ -14,13 +14,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NoReturn
 
-from actors.cluster.commands import look, play, run, tasks
+from actors.cluster.commands import COMMANDS, declare
 from actors.cluster.config.suggest import hint
 from actors.cluster.output import Unwritten, clean, drop_output, open_streams, write
 from runtime.errors import ConfigError
 from runtime.program import NAME, program
 
-COMMANDS = {name: command for module in (run, look, play, tasks) for name, command in module.COMMANDS.items()}
 LONGEST = 2000  # characters of a line that says what is wrong
 _CHOICE = re.compile(r"argument (?P<name>.*): invalid choice: '?(?P<word>.*?)'? \(choose from (?P<options>.*)\)")
 
@@ -114,10 +113,7 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action=VersionAction, nargs=0, help="print version and build, and end")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
-    for name, (texts, arguments, main) in COMMANDS.items():
-        sub = commands.add_parser(name, help=texts.summary, description=texts.description, epilog=texts.examples)
-        arguments(sub)
-        sub.set_defaults(main=main, parser=sub)
+    declare(commands, COMMANDS)
     return parser
 
 

@@ -10,12 +10,14 @@ import base64
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from actors.cluster import output
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _NOTHING = frozenset(("", "-"))
 _FOLDER = Path(__file__).parent / "templates"
@@ -71,6 +73,8 @@ def style(*names: str) -> Markup:
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # most commands render no page
+
     made = Environment(
         loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, finalize=_legible,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,

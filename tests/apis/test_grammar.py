@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from actors.cluster.commands.play import verdict
+from actors.cluster.checks.model import verdict
 from apis.actions.arguments import KEYS
 from apis.actions.grammar import (
     ALIASES,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.cluster.commands.play import verdict
+from actors.cluster.checks.model import verdict
 from apis.actions.grammar import RefusedAnswer, parse
 from apis.actions.gui import Action, functions_for
 from apis.actions.spaces import MOUSE_AND_KEYBOARD, SPACES, ActionSpace, allows, routes_in

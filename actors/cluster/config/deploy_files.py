@@ -139,12 +139,3 @@ def stored_plain(folder: Path) -> dict[str, Any]:
 def dump(deploy: Deploy) -> str:
     """`deploy` with every default written out, as YAML that `load` reads back."""
     return yaml.safe_dump(msgspec.to_builtins(deploy), sort_keys=False, allow_unicode=True, width=120)
-
-
-def resolved(name: str, overrides: Sequence[str] = ()) -> str:
-    """The deploy file `name` with what it extends, `overrides` and every default: YAML that runs alike.
-
-    Raises ConfigError.
-    """
-    data, _ = parsed(name)
-    return dump(typed_yaml.build(data, Deploy, overrides, source=name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import textwrap
 from collections.abc import Iterable, Iterator
 from enum import Enum
@@ -10,12 +11,15 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
+from actors.cluster import output
 from actors.cluster.config.lanes import Lanes
 from actors.cluster.config.schema import Deploy, DeployFile
+from actors.cluster.config.suggest import nearest
 from actors.entropulse.config import EntropulseConfig
 from actors.learner.config import OPTIONS, RlConfig
 from actors.sampler.config import SglangConfig
 from apis.actions.spaces import MEANING
+from runtime.errors import ConfigError
 from runtime.settings import ADVANCED
 
 _PLAIN: dict[Any, str] = {
@@ -31,6 +35,29 @@ class Key(msgspec.Struct, frozen=True):
     default: str | None  # as YAML has it; None: it must be said
     advanced: bool  # few users need it
     meaning: str
+
+
+def command(args: argparse.Namespace) -> int:
+    """`keys`: print those that are asked for; 0."""
+    if args.schema:
+        if args.word or args.all:
+            args.parser.error("--schema is of all keys: leave WORD and --all out")
+        output.document(schema())
+        return 0
+    known = of_deploy()
+    shown = matching(args.word, known) if args.word else [one for one in known if args.all or not one.advanced]
+    if not shown:
+        near = nearest(args.word, [part for one in known for part in (one.key, *one.key.replace("_", ".").split("."))])
+        what = f"did you mean {near}?" if near else "--all lists them all"
+        raise ConfigError(f"{args.word}: no key has it in its name or meaning; {what}")
+    if args.json:
+        output.document(shown)
+        return 0
+    for one in shown:
+        output.line(described(one, min(108, output.columns())))
+    if not args.word and not args.all:
+        output.line(f"\n{len(known) - len(shown)} more with --all")
+    return 0
 
 
 def of_deploy() -> list[Key]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -26,6 +27,21 @@ from actors.replay.database import queries
 from runtime.errors import ConfigError
 
 ROUNDS_ACROSS = 8  # of a table by family
+
+
+def command(args: argparse.Namespace) -> int:
+    """`report`: the exit status."""
+    if args.text and args.out is not None:
+        raise ConfigError("--text prints only: leave --out out, or --text")
+    paths = list(dict.fromkeys(path for name in args.run for path in paths_of(name, Path(args.runs))))
+    out = None if args.out is None else Path(args.out)
+    if out is None and not args.text and not args.json:
+        out = Path("report", called(paths))
+        try:
+            places.refuse_unwritable(out, "the folder")
+        except ConfigError as error:
+            raise ConfigError(f"{error}; --out names another for the page, --text prints only") from None
+    return show(paths, out, as_json=args.json)
 
 
 def paths_of(name: str, runs: Path) -> list[Path]:

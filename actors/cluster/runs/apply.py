@@ -8,13 +8,16 @@ part of a change, also where a later part fails. `deploy.yaml` in the run's fold
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from actors.cluster import output
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import run_folder
@@ -25,10 +28,11 @@ from actors.desktop.providers.sandbox import shares
 from actors.desktop.providers.sandbox.shares import Room, fitted
 from actors.replay.config import LedgerSettings
 from actors.replay.messages import Serving
+from runtime import control
 from runtime.control import Say
 from runtime.errors import ActorFailed, ActorGone, ComputerRLError, ConfigError, DeadlineExceeded, ProtocolError
 from runtime.logs.events import declare
-from runtime.messaging.message import decode
+from runtime.messaging.message import decode, encode
 from runtime.spec import MAIN, ActorSpec, HostSpec
 from runtime.system import ActorSystem
 
@@ -60,6 +64,26 @@ class WantedSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     deploy: Deploy
     dry_run: bool = False
+
+
+def command(args: argparse.Namespace) -> int:
+    """`apply`: ask a live run; 1 where it ends meanwhile. Raises ConfigError with what it refuses."""
+    folder = run_folder.find(Path(args.runs), args.run)
+    if args.file is None and not args.overrides:
+        raise ConfigError("name a FILE, or a change with --set PATH=VALUE")
+    if args.file is None:
+        deploy = deploy_files.stored(folder, args.overrides)
+    else:
+        deploy, _ = deploy_files.load(args.file, args.overrides)
+    if run_folder.owner(folder) is None:
+        line = run_folder.to_continue(run_folder.read_record(folder), folder)
+        raise ConfigError(f"run {folder.name} is not live: go on with  {line}  and --set PATH=VALUE")
+    try:
+        control.command(folder, COMMAND, encode(WantedSettings(deploy=deploy, dry_run=args.dry_run)), output.line)
+    except ActorGone as error:
+        output.news(f"run {folder.name}: {error}")
+        return 1
+    return 0
 
 
 class Layout(msgspec.Struct, frozen=True):

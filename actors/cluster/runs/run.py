@@ -6,6 +6,7 @@ then happens is recorded in `run.json`, and a run that has ended by itself is st
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import resource
 import shlex
@@ -17,11 +18,12 @@ from pathlib import Path
 
 from actors.cluster import output
 from actors.cluster import paths as places
+from actors.cluster.commands import flag_of, refuse_given
 from actors.cluster.config import deploy_files
 from actors.cluster.runs import doctor, execute, ledgers, loop, run_folder
 from actors.cluster.runs.compose import Plan
-from actors.cluster.runs.requests import RunRequest, make_fork
-from actors.cluster.runs.run_folder import RunFolder, RunRecord
+from actors.cluster.runs.requests import RunRequest, WantedRuns, make_fork, pinned, resolve
+from actors.cluster.runs.run_folder import Asked, RunFolder, RunRecord
 from actors.cluster.runs.versions import Check
 from actors.entropulse.actor import PinnedFolders
 from actors.replay.database.ledger_file import LEDGER
@@ -34,6 +36,35 @@ STATUS = {"ok": 0, "failed": 1, "crashed": 1, "stopped": 130}
 REPORT = "report"
 MOST_FILES = 65_536  # open ones, where the administrator has set no limit
 _VERSIONS = ("computerrl", "torch", "megatron-core", "msgspec", "asyncssh", "transformers", "uvloop")
+
+
+def wanted(args: argparse.Namespace) -> WantedRuns:
+    """What the words of `run` ask for. Raises ConfigError where `last` names no recording or no weights."""
+    if args.resume:
+        refuse_given(args, ["fork"], "a run that goes on has its own checkpoint")
+    runs = Path(args.runs)
+    seeds, overrides = list(dict.fromkeys(args.seed)), pinned(args.overrides, runs)
+    asked = Asked(seeds=seeds, overrides=overrides, fork=args.fork or "")
+    return WantedRuns(file=args.file, runs=runs, name=args.name, resume=args.resume, dry=args.dry_run, asked=asked)
+
+
+def command(args: argparse.Namespace) -> int:
+    """`run`: carry out what the arguments ask for, or show it; the exit status."""
+    if args.json and not args.dry_run:
+        args.parser.error(f"--json goes with --dry-run; a run's figures are in  {program()} report RUN --json")
+    if args.web is not None and (args.print or args.dry_run):
+        args.parser.error("--web goes with a run that is started: leave it out")
+    if args.print:
+        given = [name for name in ("seed", "resume", "dry_run", "json", "fork") if getattr(args, name)]
+        if given:
+            args.parser.error(f"--print is of the whole file: leave {flag_of(given[0])} out")
+        output.write(deploy_files.dump(deploy_files.load(args.file, args.overrides)[0]), sys.stdout)
+        return 0
+    runs = resolve(wanted(args))
+    for request in runs:
+        if request.warning:
+            output.line(request.warning, to=sys.stderr)
+    return dry_run(runs, as_json=args.json) if args.dry_run else start(runs, web=args.web)
 
 
 def dry_run(runs: Sequence[RunRequest], *, as_json: bool) -> int:

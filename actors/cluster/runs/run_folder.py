@@ -6,6 +6,7 @@ it. A recorded run without an owner and without an end was killed.
 
 from __future__ import annotations
 
+import argparse
 import errno
 import fcntl
 import os
@@ -387,3 +388,24 @@ def find(runs: Path, name: str) -> Path:
         for _, why in broken(runs):
             output.line(f"passed by: {why}", to=sys.stderr)
     return folder
+
+
+def list_runs(args: argparse.Namespace) -> int:
+    """Print all runs; 0 also when there are none. A run whose record is broken is listed as such."""
+    runs = of_runs(args.runs)
+    rows = [(path, record, state(path, record)) for path, record in all_runs(runs)]
+    bad = broken(runs)
+    if args.json:
+        plain = [{"path": str(path), "state": state, **msgspec.to_builtins(record)} for path, record, state in rows]
+        plain += [{"path": str(path), "state": "broken", "name": path.name, "reason": why} for path, why in bad]
+        output.document(plain)
+    elif not rows and not bad:
+        output.line(f"no runs in {args.runs}: start one with  {program()} run smoke{runs_flag(runs)}")
+    else:
+        table = [
+            (path.name, state, of.started, output.duration(time.time() - of.started_s), of.file, of.reason or "")
+            for path, of, state in rows
+        ]
+        table += [(path.name, "broken", "-", "-", "-", why) for path, why in bad]
+        output.table(("RUN", "STATE", "STARTED", "AGE", "FILE", "REASON"), table)
+    return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 import shutil
@@ -88,8 +89,9 @@ def _of_run(run: Path, asked: str) -> NamedWeights:
     return NamedWeights(folder=str(models.locate(str(folder))), name=run.name, version=version, run=str(run), at=asked)
 
 
-def export(weights: NamedWeights, into: Path, *, as_json: bool) -> int:
-    """Write `weights` to the new folder `into` and say how it is served; 0. Raises ConfigError where it exists."""
+def export(args: argparse.Namespace) -> int:
+    """`export`: write weights to a new folder and say how it is served; 0. Raises ConfigError where it exists."""
+    weights, into = locate(args.model, Path(args.runs), args.at or ""), Path(args.folder)
     places.refuse_unwritable(into.parent, "DIR")
     if os.path.lexists(into):
         raise ConfigError(f"{into} exists already: name a new folder")
@@ -102,7 +104,7 @@ def export(weights: NamedWeights, into: Path, *, as_json: bool) -> int:
     except OSError as error:
         raise ConfigError(f"{into} can't be written: {error.strerror or error}") from None
     lines = serving(into.resolve(), shlex.quote(sys.executable), program())
-    if as_json:
+    if args.json:
         digest = tensorfiles.digest(into)
         output.document({"folder": str(into.resolve()), "weights": weights, "digest": digest, "serve": lines})
         return 0

@@ -6,6 +6,7 @@ quoted, so that no line of it can pass for one of this program's.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from actors.cluster import output, tables
+from actors.cluster import output, paths, tables
 from actors.cluster.config import deploy_files, models
 from actors.cluster.config.suggest import hint
 from actors.cluster.report.episodes import EpisodeView, ShownStep, read
@@ -29,6 +30,7 @@ from runtime.logs.reader import read_logs
 from runtime.program import program
 
 FAULT = "fault"
+MOST = 40  # of a list, unless --most says otherwise
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +71,37 @@ class EpisodeLine(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def verdict(self) -> str:
         return f"{self.ending} ({plain(self.reason)})" if self.reason else self.ending
+
+
+def command(args: argparse.Namespace) -> int:
+    """`episodes`: a list, or one of them; 0."""
+    run, episode = _meant(args)
+    folder = run_folder.find(Path(args.runs), run)
+    if episode is None:
+        most = MOST if args.most is None else args.most
+        if most < 1:
+            raise ConfigError(f"--most {most}: it counts from 1")
+        wanted = Wanted(family=args.family, phase=args.phase, ending=args.ending)
+        return show_all(folder, wanted, most=most, as_json=args.json)
+    page = Path(args.html) if args.html is not None else None
+    if page is not None:
+        paths.refuse_no_file(page, "--html")
+    return show_one(folder, episode, tokens=args.tokens, page=page, as_json=args.json)
+
+
+def _meant(args: argparse.Namespace) -> tuple[str, str | None]:
+    """The run, and the episode where one is to be shown."""
+    words = args.words
+    if len(words) > 1 and (words[0] != "show" or len(words) != 3):
+        forms = f"a list is  {program()} episodes RUN,  one of them  {program()} episodes show RUN EPISODE"
+        args.parser.error(f"{' '.join(words)}: {forms}")
+    *_, run, episode = words if len(words) > 1 else (words[0], None)
+    strange = ("family", "phase", "ending", "most") if episode else ("tokens", "html")
+    if given := [name for name in strange if getattr(args, name) not in (None, False)]:
+        name = args.ending if given[0] == "ending" else given[0]
+        form = "a list" if episode else f"one episode: {program()} episodes show RUN EPISODE"
+        args.parser.error(f"--{name} is of {form}")
+    return run, episode
 
 
 def listed(run: Path, wanted: Wanted, most: int, below: int | None = None) -> list[EpisodeLine]:

@@ -6,6 +6,7 @@ ends with the run, however that ends, and what ends the page means nothing to th
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import select
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from actors.cluster import output
+from actors.cluster.runs import run_folder
 from runtime.errors import ConfigError
 from runtime.http import LOOPBACK, Guard, served
 from runtime.program import check_origin, die_with
@@ -30,6 +32,20 @@ def refuse_port(port: int, flag: str) -> None:
     """Raise ConfigError unless `port`, which `flag` named, can be one: servers take another in its place."""
     if not 0 <= port < 1 << 16:
         raise ConfigError(f"{flag} {port}: it is between 0 and 65535")
+
+
+def command(args: argparse.Namespace) -> int:
+    """`web`: serve until Ctrl-C."""
+    refuse_port(args.port, "--port")
+    runs = run_folder.of_runs(args.runs)
+    run = run_folder.find(runs, args.run).name if args.run is not None else ""
+    flag = f"--host {args.host} --port {args.port}"
+
+    def announce(address: str) -> None:
+        output.line(f"live page: {address}   (Ctrl-C ends it; runs go on)")
+
+    asyncio.run(serve(runs, run, host=args.host, port=args.port, flag=flag, announce=announce))
+    return 0
 
 
 async def serve(runs: Path, run: str, *, host: str, port: int, flag: str, announce: Callable[[str], None]) -> None:

@@ -1,17 +1,18 @@
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from actors.cluster import cli
+from actors.cluster.commands import COMMANDS
 from runtime.program import check_origin, program
-
-COMMANDS = cli.COMMANDS
 
 
 def call(*args: str, cwd: Path | None = None, text: str = "") -> subprocess.CompletedProcess[str]:
@@ -31,6 +32,17 @@ def test_help_teaches_within_the_terminal(
     assert "examples:" in shown
     assert f"computerrl {command}" in shown
     assert all(f"{program()} " in line for line in shown.splitlines() if len(line) > 80), "only what is pasted"
+
+
+def test_every_command_names_a_function_that_takes_its_arguments() -> None:
+    tables = [of for command in COMMANDS.values() for of in (command, *command.get("verbs", {}).values())]
+    for of in tables:
+        assert ("main" in of) is not ("verbs" in of), of["summary"]
+        if "main" in of:
+            module, _, name = of["main"].partition(":")
+            given = ("folder", *of["takes"]) if "takes" in of else ("args",)
+            keywords = dict.fromkeys((*given[1:], "as_json"), "") if "takes" in of else {}
+            inspect.signature(getattr(import_module(f"actors.{module}"), name)).bind(given[0], **keywords)
 
 
 def test_help_of_a_verb_shows_its_own_examples(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,10 +8,9 @@ import msgspec
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.commands.run import wanted
 from actors.cluster.config import deploy_files
 from actors.cluster.runs import requests, run_folder
-from actors.cluster.runs.run import claim
+from actors.cluster.runs.run import claim, wanted
 from actors.replay.messages import Phase
 from policy import checkpoints
 from runtime.errors import ConfigError

@@ -11,13 +11,13 @@ import pytest
 
 from actors.cluster import cli
 from actors.cluster.commands import flag_of
-from actors.cluster.commands.run import wanted
 from actors.cluster.config import deploy_files, models, typed_yaml
 from actors.cluster.config.schema import Deploy
 from actors.cluster.evaluate import settings, show
 from actors.cluster.report import show as report_show
 from actors.cluster.runs import execute, requests, run_folder
 from actors.cluster.runs.requests import RunRequest
+from actors.cluster.runs.run import wanted
 from actors.cluster.runs.run_folder import RunRecord
 from actors.replay.database.ledger_file import connect
 from runtime.errors import ConfigError
