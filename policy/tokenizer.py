@@ -24,6 +24,7 @@ from tokenizers import Tokenizer as Backend
 
 from policy import chat_process
 from policy.architecture import end_ids
+from policy.pictures import PictureStyle, picture_ids, style_of
 from runtime import disk
 from runtime.errors import ConfigError
 
@@ -45,6 +46,16 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 _ANCHOR = "\n"  # a text behind it does not begin a text
 _SAMPLE, _SYSTEM = "Hello there,\n\tit is   caf\u00e9-time: f(x) = 2**10; \u65e5\u672c", "Be kind.\n"  # contents to try
 
+
+
+class Seen(NamedTuple):
+    """A picture in the newest turn of a prompt."""
+
+    size: tuple[int, int]  # pixels, width and height
+    first: bool  # before the turn's text, or behind it
+
+
+_NO_PICTURE = (tuple[int, ...](), True)  # ids, and whether they come before the newest turn's text
 Exchange = tuple[str, str]  # an earlier turn of the user, and the assistant's answer
 _FRESH = 200  # characters by which the newest content is known
 _KEPT = 1024  # texts whose ids are kept
@@ -74,6 +85,9 @@ class _Control(NamedTuple):
     id: int
     lstrip: bool
     rstrip: bool
+
+
+_PICTURE = _Control(-1, lstrip=False, rstrip=False)  # the place of a picture's ids
 
 
 class RenderedIds:
@@ -125,12 +139,24 @@ class RenderedIds:
                 return named(text[:size]) + text[size:]
         return text
 
-    def ids(self, rendered: str, names: Sequence[str], newest: str = "") -> array[int]:
-        """The ids of what a template made of hidden contents. `newest` is the content that no other prompt has."""
+    def place(self, names: list[str]) -> str:
+        """What goes through the template in place of a picture; it is put behind `names`."""
+        names.append("")
+        return f"{self._name}{len(names) - 1}z"
+
+    def ids(
+        self, rendered: str, names: Sequence[str], newest: str = "", picture: Sequence[int] = ()
+    ) -> array[int]:
+        """The ids of what a template made of hidden contents. `newest` is the content that no other prompt has.
+
+        `picture` are the ids of the picture that has a `place`.
+        """
         pieces: list[str | _Control] = [""]
         for piece in self._in_rendered.split(rendered):
             if control := self._control.get(piece):
                 pieces += [control, ""]
+            elif piece.startswith(self._name) and not self._shown(piece, names):
+                pieces += [_PICTURE, ""]
             else:
                 pieces[-1] = str(pieces[-1]) + self._shown(piece, names)
         for at, (left, right) in enumerate(pairwise(pieces)):
@@ -142,7 +168,7 @@ class RenderedIds:
         ids = array("I")
         for at, piece in enumerate(pieces):
             if isinstance(piece, _Control):
-                ids.append(piece.id)
+                ids.extend(picture if piece is _PICTURE else [piece.id])
             elif piece:
                 ids.frombytes(self._text(piece, first=at == 0, again=not fresh or fresh not in piece))
         return ids
@@ -179,15 +205,21 @@ class _OwnForm:
         self.lead = ""
         self._texts = _TextIds(backend)
 
-    def prompt(self, turns: Sequence[str], system: str | None) -> array[int]:
+    def prompt(
+        self, turns: Sequence[str], system: str | None, seen: tuple[Sequence[int], bool] = _NO_PICTURE
+    ) -> array[int]:
         contents = [] if system is None else [(self._system, self._texts.again(system))]
         for number, text in enumerate(turns):
             content = self._texts.once(text) if number == len(turns) - 1 else self._texts.again(text)
             contents.append((self._assistant if number % 2 else self._user, content))
-        ids = array("I")
-        for speaker, content in contents:
+        ids, (picture, first) = array("I"), seen
+        for number, (speaker, content) in enumerate(contents, 1):
             ids.append(speaker)
+            if first and number == len(contents):
+                ids.extend(picture)
             ids.frombytes(content)
+            if not first and number == len(contents):
+                ids.extend(picture)
             ids.append(self.eos_id)
         ids.append(self._assistant)
         return ids
@@ -219,17 +251,25 @@ class _TemplateForm:
         if why := refused.get("1"):
             raise ConfigError(f"{folder}: its chat template can't render a question: {why}")
 
-    def prompt(self, turns: Sequence[str], system: str | None) -> array[int]:
+    def prompt(
+        self, turns: Sequence[str], system: str | None, seen: tuple[Sequence[int], bool] = _NO_PICTURE
+    ) -> array[int]:
         if self.folded and system is not None:
             turns, system = (f"{system}\n\n{turns[0]}", *turns[1:]), None
-        return self.ids(chat_process.conversation(turns, system))
+        return self.ids(chat_process.conversation(turns, system), seen)
 
-    def ids(self, messages: list[chat_process.Message]) -> array[int]:
+    def ids(
+        self, messages: list[chat_process.Message], seen: tuple[Sequence[int], bool] = _NO_PICTURE
+    ) -> array[int]:
         """The ids of any conversation, up to an answer. Raises ConfigError."""
         names: list[str] = []
         hidden = [{**message, "content": self._rendered.hidden(message["content"], names)} for message in messages]
+        picture, first = seen
+        if picture:
+            place, text = self._rendered.place(names), hidden[-1]["content"]
+            hidden[-1]["content"] = place + text if first else text + place
         rendered = self._asked(chat_process.ChatRequest(self._folder, chat_process.RENDER_S, hidden)).rendered
-        return self._rendered.ids(rendered, names, messages[-1]["content"])
+        return self._rendered.ids(rendered, names, messages[-1]["content"], picture)
 
     def _differs(self, turns: int, system: str | None) -> bool:
         """Whether contents without control tokens have other ids than those of transformers."""
@@ -274,8 +314,9 @@ def _sound(text: str) -> str:
 class Tokenizer:
     """A loaded tokenizer, safe to share between threads; cheap to call where it is `own`."""
 
-    def __init__(self, content: Backend, form: _OwnForm | _TemplateForm) -> None:
+    def __init__(self, content: Backend, form: _OwnForm | _TemplateForm, pictures: PictureStyle | None = None) -> None:
         self._content = content
+        self.pictures = pictures  # how the folder's model takes them; None where it reads text alone
         self._form = form
         anchor = content.encode(_ANCHOR, add_special_tokens=False).ids
         behind = content.encode(f"{_ANCHOR}x", add_special_tokens=False).ids
@@ -293,14 +334,15 @@ class Tokenizer:
             content = Backend.from_str(path.read_text(encoding="utf-8"))
         except Exception as error:  # the library raises nothing narrower
             raise ConfigError(f"{path} is no tokenizer: {chat_process.line(error)}") from error
+        pictures = style_of(folder) if (folder / "config.json").is_file() else None
         own = all(content.token_to_id(token) is not None for token in SPECIAL_TOKENS) and _plain(content)
         form = None if own and _template_of(folder) in (None, CHAT_TEMPLATE) else _TemplateForm(folder)
         if form is not None:
-            return cls(form.content, form)
+            return cls(form.content, form, pictures)
         content.encode_special_tokens = True
         content.no_padding()
         content.no_truncation()
-        return cls(content, _OwnForm(content))
+        return cls(content, _OwnForm(content), pictures)
 
     @property
     def own(self) -> bool:
@@ -348,10 +390,26 @@ class Tokenizer:
         """
         return self.packed_prompt(user_text, system, earlier).tolist()
 
-    def packed_prompt(self, user_text: str, system: str | None = None, earlier: Sequence[Exchange] = ()) -> array[int]:
+    def packed_prompt(
+        self,
+        user_text: str,
+        system: str | None = None,
+        earlier: Sequence[Exchange] = (),
+        seen: Seen | None = None,
+    ) -> array[int]:
+        """The same, four bytes an id, with a picture in the newest turn where one is `seen`."""
+        picture = _NO_PICTURE
+        if seen is not None:
+            if self.pictures is None:
+                raise ConfigError("the model reads text alone, and prompt.observation shows it a picture")
+            picture = (tuple(picture_ids(*seen.size, self.pictures)), seen.first)
         turns = [_sound(text) for exchange in earlier for text in exchange]
         turns.append(_sound(user_text))
-        return self._form.prompt(turns, None if system is None else _sound(system))
+        return self._form.prompt(turns, None if system is None else _sound(system), picture)
+
+    def pad_in(self, ids: array[int]) -> int:
+        """The index of a picture's first pad in the ids of a prompt; 0 without a picture. No text makes a pad."""
+        return ids.index(self.pictures.pad_id) if self.pictures and self.pictures.pad_id in ids else 0
 
     def chat_ids(self, messages: Sequence[tuple[str, str]]) -> list[int]:
         """The ids of messages, each a role and a text, up to an answer. Raises ConfigError."""

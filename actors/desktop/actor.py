@@ -156,7 +156,10 @@ class DesktopController(Actor):
 
     async def _make_demonstrators(self) -> demonstrators.DemonstratorPool:
         return demonstrators.DemonstratorPool(
-            self.config.demonstrators, self.config.seat.format, space=self.config.seat.action_space
+            self.config.demonstrators,
+            self.config.seat.format,
+            space=self.config.seat.action_space,
+            sight=self.config.seat.sight,
         )
 
     async def _make_endpoint(self) -> Endpoint:
@@ -337,7 +340,7 @@ class DesktopController(Actor):
                 return self._demonstrators.answers(work, self._tokenizer)
             seat = self.config.seat
             return demonstrators.of_oracle(
-                work, self._tokenizer, seat.format, self.config.noise, space=seat.action_space
+                work, self._tokenizer, seat.format, self.config.noise, space=seat.action_space, sight=seat.sight
             )
         if self._endpoint is not None:
             return EndpointAnswers(self._endpoint, work, self.config.seat)
@@ -345,7 +348,9 @@ class DesktopController(Actor):
         answers = SampledAnswers(self._samplers, self._tokenizer, work, trace, seat.generate_timeout_s)
         if work.lane is not Lane.TRAIN or not seat.relabel:
             return answers
-        oracle = demonstrators.of_oracle(work, self._tokenizer, seat.format, 0.0, space=seat.action_space)
+        oracle = demonstrators.of_oracle(
+            work, self._tokenizer, seat.format, 0.0, space=seat.action_space, sight=seat.sight
+        )
         return demonstrators.Labelled(answers, oracle)
 
     async def _report(self, message: Commit | Release, trace: str) -> None:

@@ -29,7 +29,8 @@ from apis.prompts.published import render_published
 from apis.prompts.system import compact_system
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
-from policy.tokenizer import Tokenizer
+from policy.pictures import picture_size
+from policy.tokenizer import Seen, Tokenizer
 from runtime.errors import ActorFailed, ActorGone, ConfigError, DeadlineExceeded, MailboxFull
 from runtime.messaging.refs import Ref
 from runtime.settings import stable_seed
@@ -45,6 +46,7 @@ class Prompt(msgspec.Struct, frozen=True):
     system: str | None = None
     earlier: tuple[tuple[str, str], ...] = ()  # turns before it: what the model was shown, and what it answered
     picture: bytes = b""  # of the screen as PNG, where the model sees it
+    picture_first: bool = True  # before the text of `user`
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -60,6 +62,7 @@ class Answer(msgspec.Struct, frozen=True):
     cut: str = ""  # why it is not whole, where it is not
     refusal: str = ""  # why it was no action in the words that it was first given in
     label_ids: list[int] = []  # what the task's oracle would have answered, where it is asked
+    picture_at: int = 0  # index in `prompt_ids` of the picture's first pad
 
 
 class PromptTooLong(Exception):  # noqa: N818 - ends an episode as the policy's failure, no error of the program
@@ -81,10 +84,11 @@ async def packed_prompt(tokenizer: Tokenizer, prompt: Prompt) -> array[int]:
     Raises DesktopFault where the model's chat template makes none of it.
     """
     contents = (prompt.user, prompt.system or "", *(text for exchange in prompt.earlier for text in exchange))
+    seen = Seen(size=picture_size(prompt.picture), first=prompt.picture_first) if prompt.picture else None
     if tokenizer.own and sum(map(len, contents)) < LONG_CHARS:
-        return tokenizer.packed_prompt(prompt.user, prompt.system, prompt.earlier)
+        return tokenizer.packed_prompt(prompt.user, prompt.system, prompt.earlier, seen)
     try:
-        return await asyncio.to_thread(tokenizer.packed_prompt, prompt.user, prompt.system, prompt.earlier)
+        return await asyncio.to_thread(tokenizer.packed_prompt, prompt.user, prompt.system, prompt.earlier, seen)
     except ConfigError as error:  # a chat template is a stranger's program, and sees what the policy said
         raise DesktopFault("no_prompt", str(error), "task") from error
 
@@ -109,7 +113,7 @@ class SampledAnswers:
         start = time.monotonic()
         try:
             reply = await self._sampler.ask(
-                self._request(step, kept.tolist()), timeout_s=self._timeout_s, trace=self._trace
+                self._request(step, kept.tolist(), prompt.picture), timeout_s=self._timeout_s, trace=self._trace
             )
         except Deferred as error:
             raise DesktopFault(DEFERRED, str(error), "sampler") from error
@@ -120,6 +124,7 @@ class SampledAnswers:
         return Answer(
             text=self._tokenizer.decode([i for i in reply.output_ids if i not in self._tokenizer.stop_ids]),
             prompt_ids=kept,
+            picture_at=self._tokenizer.pad_in(kept),
             response_ids=reply.output_ids,
             logprobs=reply.logprobs,
             spans=reply.spans,
@@ -128,7 +133,7 @@ class SampledAnswers:
             cut=f"it was cut at {len(reply.output_ids)} tokens" if reply.finish == "length" else "",
         )
 
-    def _request(self, step: int, ids: list[int]) -> Generate:
+    def _request(self, step: int, ids: list[int], picture: bytes) -> Generate:
         return Generate(
             rid=f"{self._work.token}.{step}",
             prompt_ids=ids,
@@ -136,6 +141,7 @@ class SampledAnswers:
             pin=self._work.pin,
             affinity=str(self._work.token),
             seed=stable_seed(self._work.seed, step) if self._work.lane is Lane.EVAL else None,
+            pictures=[picture] if picture else [],
         )
 
 
@@ -199,7 +205,8 @@ class Chat:
             *before, now = render_published(
                 self._instruction, observation.app, turns, observation, last, space=self._space, sight=self._sight
             )
-            return [*before, {**now, "content": pictured(now["content"], picture)} if picture else now]
+            first = self._sight.template.picture == "first"
+            return [*before, {**now, "content": pictured(now["content"], picture, first=first)} if picture else now]
         system = compact_system(observation.app, self._space)
         user = render_compact(self._instruction, turns, observation, last, self._space)
         return [{"role": "system", "content": system}, {"role": "user", "content": user}]
@@ -214,10 +221,11 @@ class Chat:
         return turns
 
 
-def pictured(text: str, picture: bytes) -> list[dict[str, Any]]:
-    """The content of a message with `picture`, a PNG, behind its text."""
+def pictured(text: str, picture: bytes, *, first: bool) -> list[dict[str, Any]]:
+    """The content of a message with `picture`, a PNG, before its text or behind it."""
     url = f"data:image/png;base64,{b64encode(picture).decode()}"
-    return [{"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": url}}]
+    parts = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": text}]
+    return parts if first else parts[::-1]
 
 
 class EndpointAnswers:

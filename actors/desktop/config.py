@@ -33,7 +33,8 @@ OPEN_FILES_LEAST = 256
 TERMINALS_LEAST = 4
 # Of a process with seats: an arena of memory for each thread that encodes prompts would keep what they free.
 SEATS_ENV = {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
-SCREEN_LEAST, SCREEN_MOST = (800, 600), 4096  # pixels: dialogs of applications need so many
+SCREEN_LEAST, SCREEN_MOST = (224, 224), 4096  # pixels
+SCREEN_OF_APPS = (800, 600)  # dialogs of applications need so many; a window with a picture alone needs fewer
 
 
 def own_state_dir() -> str:
@@ -190,28 +191,27 @@ class PromptConfig(Section, frozen=True, kw_only=True):
         key("Limits what the agent and demonstrators may do: gui is mouse and keyboard, api is application functions."),
     ] = "both"
     observation: Annotated[
-        Observed, tuning("Chooses what a model at a URL sees: the tree as text, the screen as a picture, or both.")
-    ] = "tree"
+        Observed, key("Chooses what the model sees: the tree as text, the screen as a picture, or both.")
+    ] = "text"
     coordinates: Annotated[
         Unit | None,
         tuning(
-            "Chooses the unit of places that a model at a URL reads and writes; thousandths are from 0 to 1000. null"
-            " takes pixels with a tree alone, thousandths with a picture."
+            "Chooses the unit of places that the model reads and writes; thousandths are from 0 to 1000. null takes"
+            " pixels with text alone, thousandths with a picture."
         ),
     ] = None
-    template: Template = Template()  # of a model at a URL
+    template: Template = Template()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.format == "compact" and self.sight != USUAL:
+        if self.format == "compact" and self.template.worded:
             raise ConfigError(
-                "prompt.observation, prompt.coordinates and prompt.template change the published form, and"
-                " prompt.format is compact: set it to published"
+                "prompt.template has words of the published form, and prompt.format is compact: set it to published"
             )
 
     @property
     def sight(self) -> Sight:
-        unit = self.coordinates or ("pixels" if self.observation == "tree" else "thousandths")
+        unit = self.coordinates or ("pixels" if self.observation == "text" else "thousandths")
         return Sight(observed=self.observation, unit=unit, template=self.template)
 
 

@@ -24,6 +24,7 @@ from apis.actions.gui import Action, Click, DragAndDrop, Exit, Place, Scroll, Sw
 from apis.actions.reasoning import spoken
 from apis.actions.spaces import ActionSpace, routes_in
 from apis.observation import Observation
+from apis.prompts import USUAL, Sight
 from apis.prompts.names import element_names, window_names
 from apis.prompts.text import Turn, escaped
 from apis.tasks import registry as tasks
@@ -53,8 +54,10 @@ class DemonstratorPool:
         environment: Mapping[str, str] = os.environ,
         *,
         space: ActionSpace = "both",
+        sight: Sight = USUAL,
     ) -> None:
         refuse_bad_pool(members)
+        self._sight = sight
         self._space: ActionSpace = space
         self._members = {member.name: member for member in members}
         self._form = form
@@ -77,7 +80,7 @@ class DemonstratorPool:
     def _voice(self, member: Member, work: Reservation) -> _Voice:
         if isinstance(member, OracleMember):
             oracle = tasks.oracle(work.task, seed=work.seed, noise=member.noise, route=member.route, space=self._space)
-            return _OracleVoice(oracle, member.haste, work.seed, self._form)
+            return _OracleVoice(oracle, member.haste, work.seed, self._form, self._sight)
         if member.name not in self._endpoints:
             self._endpoints[member.name] = Endpoint(member, key_of(member, self._environment), member.name)
         return _EndpointVoice(member, self._endpoints[member.name], work, self._form, self._space)
@@ -111,10 +114,12 @@ class PoolAnswers:
         name = who(list(self._voices), self._seed, step)
         start = time.monotonic()
         text, refusal = await self._voices[name].say(step, observation, history, last)
+        ids = await packed_prompt(self._tokenizer, prompt)
         return Answer(
             text=text,
             refusal=refusal,
-            prompt_ids=await packed_prompt(self._tokenizer, prompt),
+            prompt_ids=ids,
+            picture_at=self._tokenizer.pad_in(ids),
             response_ids=self._tokenizer.response_ids(text),
             logprobs=[],
             spans=[],
@@ -124,14 +129,21 @@ class PoolAnswers:
 
 
 def of_oracle(
-    work: Reservation, tokenizer: Tokenizer, form: str, noise: float, route: str = "", *, space: ActionSpace = "both"
+    work: Reservation,
+    tokenizer: Tokenizer,
+    form: str,
+    noise: float,
+    route: str = "",
+    *,
+    space: ActionSpace = "both",
+    sight: Sight = USUAL,
 ) -> PoolAnswers:
-    """A pool of the task's own oracle alone, within an action space.
+    """A pool of the task's own oracle alone, within an action space; it writes places as `sight` has them.
 
     `route` is the way it goes ("gui", "api", "mixed"); without one the reservation says, or its seed chooses.
     """
     oracle = tasks.oracle(work.task, seed=work.seed, noise=noise, route=route or work.route, space=space)
-    return PoolAnswers({"oracle": _OracleVoice(oracle, 0.0, work.seed, form)}, work.seed, tokenizer)
+    return PoolAnswers({"oracle": _OracleVoice(oracle, 0.0, work.seed, form, sight)}, work.seed, tokenizer)
 
 
 class Labelled:
@@ -153,15 +165,15 @@ class Labelled:
 
 
 class _OracleVoice:
-    def __init__(self, oracle: Oracle, haste: float, seed: int, form: str) -> None:
-        self._oracle, self._haste, self._seed, self._form = oracle, haste, seed, form
+    def __init__(self, oracle: Oracle, haste: float, seed: int, form: str, sight: Sight) -> None:
+        self._oracle, self._haste, self._seed, self._form, self._sight = oracle, haste, seed, form, sight
 
     async def say(self, step: int, observation: Observation, history: list[Turn], last: str | None) -> Said:
         if hasty(self._haste, self._seed, step):
             done = line(Exit(success=True))
             published = f"<think>{DONE}</think>\n```python\n{done}\n```"
             return f"{DONE}\n{done}" if self._form == "compact" else published, ""
-        return self._oracle.answer(observation, history, self._form), ""
+        return self._oracle.answer(observation, history, self._form, self._sight), ""
 
 
 class _EndpointVoice:

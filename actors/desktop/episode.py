@@ -21,7 +21,7 @@ from actors.desktop.pool.leased import parsed
 from actors.desktop.recorder import Recorder
 from actors.desktop.scene import DesktopScene, Judged, RememberedScene
 from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
-from actors.replay.messages import Lane, Outcome, Reservation, StepPayload, StepRef
+from actors.replay.messages import Lane, Outcome, PictureRef, Reservation, StepPayload, StepRef
 from apis.actions.grammar import RefusedAnswer
 from apis.actions.gui import Action, line
 from apis.observation import Observation
@@ -176,6 +176,7 @@ class Episode:
         self._prefix = prefix
         self._history: list[Turn] = []
         self._steps: list[StepRef] = []
+        self._shown: dict[str, PictureRef] = {}  # by digest: what the model has seen; the episode's steps bound it
         self.step = 0
 
     async def play(self) -> PlayedEpisode:
@@ -279,15 +280,19 @@ class Episode:
         return ending, result
 
     def _prompt(self, observation: Observation, last: str | None, shot: bytes) -> Prompt:
-        instruction = self._task.instruction
+        instruction, first = self._task.instruction, self._config.sight.template.picture == "first"
         if self._config.format == "compact":
-            return Prompt(user=render_compact(instruction, self._history, observation, last, self._config.action_space))
+            user = render_compact(
+                instruction, self._history, observation, last, self._config.action_space, sight=self._config.sight
+            )
+            return Prompt(user=user, picture=shot, picture_first=first)
         messages = render_published(
             instruction, observation.app, self._history, observation, last, space=self._config.action_space,
             sight=self._config.sight,
         )  # fmt: skip
         system, *turns, state = [message["content"] for message in messages]
-        return Prompt(user=state, system=system, earlier=tuple(zip(turns[::2], turns[1::2], strict=True)), picture=shot)
+        earlier = tuple(zip(turns[::2], turns[1::2], strict=True))
+        return Prompt(user=state, system=system, earlier=earlier, picture=shot, picture_first=first)
 
     def _parse(self, answer: Answer, observation: Observation) -> Action | RefusedAnswer:
         if answer.refusal:
@@ -302,12 +307,14 @@ class Episode:
     async def _picture(self, ending: EpisodeEnding | None) -> Any:
         """A screenshot if one is wanted; none from an agent that refuses: an episode is judged without one as well.
 
+        What the model saw is kept, so people need no other picture unless they ask for all.
+
         Nor does an agent that breaks under the last one take back what the policy has claimed: files are read from
         outside. Raises AgentBrokeDesktop from any other one, for there would be no next step.
         """
         wanted = self._config.screenshots
         whole = wanted == "all" or (wanted == "some" and self._work.token % WHOLE_ONE_IN == 0)
-        if wanted == "none" or (ending is None and not whole):
+        if wanted == "none" or (self._config.sight.picture and wanted != "all") or (ending is None and not whole):
             return None
         try:
             return await self._scene.screenshot()
@@ -328,7 +335,10 @@ class Episode:
         picture: Any,
         timing: dict[str, float],
     ) -> None:
-        stored = await self._recorder.picture(picture)
+        stored, shown = await self._recorder.picture(picture), list[PictureRef]()
+        if prompt.picture:
+            shown = [await self._recorder.shown(prompt.picture, answer.picture_at, self._shown)]
+            self._shown[shown[0].digest] = shown[0]
         refused = isinstance(action, RefusedAnswer)
         payload = StepPayload(
             prompt_ids=list(answer.prompt_ids),
@@ -344,6 +354,7 @@ class Episode:
             screenshot=stored,
             by=answer.by,
             label_ids=answer.label_ids,
+            pictures=shown,
             **timing,
         )
         kept = await self._recorder.step(payload, well_formed=not refused)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ import msgspec
 
 from actors.desktop.files.read_home import FileSeen, ReadRefusal
 from actors.desktop.link import is_jpeg
-from actors.replay.messages import StepPayload, StepRef
+from actors.replay.messages import PictureRef, StepPayload, StepRef
 from apis.tasks.verify.manifest import Entry, Manifest
 from runtime.disk import DiskGate, Log, on_disk
 from runtime.errors import DiskRefuses, PayloadLost, StoreError
@@ -135,6 +136,19 @@ class Recorder:
             return None
         return await self._do("append", lambda: self._store.append(jpeg))
 
+    async def shown(self, png: bytes, at: int, before: Mapping[str, PictureRef]) -> PictureRef:
+        """Store what the model saw at `at` of its prompt, a PNG. Raises StoreError.
+
+        `before` has by digest what this episode has stored. An unchanged screen is not stored again. Another episode's
+        may be dropped before this one ends.
+        """
+        digest = hashlib.sha256(png).hexdigest()
+        if (same := before.get(digest)) is not None:
+            return msgspec.structs.replace(same, at=at)
+        width, height = struct.unpack(">II", png[16:24])
+        blob = await self._do("append", lambda: self._store.append(png))
+        return PictureRef(blob=blob, digest=digest, width=width, height=height, at=at)
+
     async def step(self, payload: StepPayload, *, well_formed: bool) -> StepRef:
         """Store one step and describe it for the ledger. Raises StoreError."""
         encoded = self._encoder.encode(payload)
@@ -151,6 +165,7 @@ class Recorder:
             function=function,
             line=line,
             surprisal=-sum(payload.logprobs),
+            pictures=[picture.blob for picture in payload.pictures],
         )
 
     async def end_state(self, step: StepRef, end: EndState) -> StepRef:

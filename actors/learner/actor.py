@@ -222,6 +222,7 @@ class LearnerActor(Actor):
     def _plan(self, batch: ledger.Batch, version: Version) -> batches.PlannedStep:
         began = time.perf_counter()
         stored = read_payloads(self.ctx.payloads, batches.blobs(batch), batch.lease)
+        pictures = batches.read_pictures(self.ctx.payloads, stored, batch.lease)
         if self._probe is not None:
             self._probe.keep(stored.values())
         read = time.perf_counter()
@@ -229,7 +230,9 @@ class LearnerActor(Actor):
         learner = self.config.learner
         epochs = learner.rl.epochs if batch.phase.phase is ledger.Phase.RL else 1
         rehearsal = [] if self._exercises is None else self._exercises.of(version, learner, epochs)
-        planned = batches.plan(batch, stored, learner, plan_id=plan_id, version=version, rehearsal=rehearsal)
+        planned = batches.plan(
+            batch, stored, learner, plan_id=plan_id, version=version, rehearsal=rehearsal, pictures=pictures
+        )
         seconds = {"read_s": read - began, "pack_s": time.perf_counter() - read}
         return msgspec.structs.replace(planned, figures={**planned.figures, **seconds})
 

@@ -6,10 +6,12 @@ exactly what was packed, or nothing.
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 
 import msgspec
 
@@ -34,6 +36,7 @@ from policy.packing import (
     Aggregation,
     MicroBatch,
     PackedSample,
+    SeenPicture,
     group_weights,
     pack,
     pack_cross_entropy,
@@ -82,8 +85,9 @@ def with_plan_file(plan: StepPlan, run_dir: Path, most_bytes: int = MOST_BYTES) 
 
     `run_dir` is the run's folder. Raises StoreError.
     """
-    tokens = sum(len(sample.ids) for micro in plan.micro_batches for sample in micro.samples)
-    if tokens * BYTES_PER_TOKEN <= most_bytes:
+    samples = [sample for micro in plan.micro_batches for sample in micro.samples]
+    seen = sum(len(picture.png) for sample in samples for picture in sample.pictures)
+    if seen + sum(len(sample.ids) for sample in samples) * BYTES_PER_TOKEN <= most_bytes:
         return plan
     content = msgspec.msgpack.encode(plan.micro_batches)
     folder = run_dir / PLANS / str(plan.version)
@@ -155,7 +159,41 @@ def read_payloads(stored: Stored, blobs: Iterable[BlobRef], lease: int) -> dict[
     return decoded
 
 
+PICTURE_MISSING, PICTURE_CHANGED = "picture_missing", "picture_changed"
+
+
+def read_pictures(stored: Stored, payloads: Payloads, lease: int) -> Pictures:
+    """What the models of `payloads` saw, each picture once, by its reference.
+
+    Raises UnreadableError naming every step of which a picture is missing or is not the one that was shown: without it
+    the step would be another sample. Raises StoreError as `read_payloads` does.
+    """
+    wanted = {picture.blob: picture.digest for payload in payloads.values() for picture in payload.pictures}
+    pictures, wrong = dict[BlobRef, bytes](), dict[BlobRef, str]()
+    for (blob, digest), png in zip(wanted.items(), stored(list(wanted)), strict=True):
+        if isinstance(png, PayloadLost):
+            wrong[blob] = f"{PICTURE_MISSING}: {png}"
+        elif hashlib.sha256(png).hexdigest() != digest:
+            wrong[blob] = f"{PICTURE_CHANGED}: {blob.segment} at {blob.offset} is not the picture {digest:.16}"
+        else:
+            pictures[blob] = png
+    causes = {
+        step: wrong[picture.blob]
+        for step, payload in payloads.items()
+        for picture in payload.pictures
+        if picture.blob in wrong
+    }
+    if causes:
+        raise UnreadableError(lease, causes)
+    return pictures
+
+
 Payloads = Mapping[BlobRef, StepPayload]
+Pictures = Mapping[BlobRef, bytes]  # PNG
+
+
+def _seen(payload: StepPayload, pictures: Pictures) -> tuple[SeenPicture, ...]:
+    return tuple(SeenPicture(at=one.at, digest=one.digest, png=pictures[one.blob]) for one in payload.pictures)
 
 
 class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,8 +220,11 @@ def plan(
     plan_id: str,
     version: Version,
     rehearsal: Sequence[list[MicroBatch]] = (),
+    pictures: Pictures = MappingProxyType({}),
 ) -> PlannedStep:
     """The step that makes `version`, with what is rehearsed in each of its optimizer steps.
+
+    `pictures` has every picture of the payloads.
 
     A step of advantage 0 has no policy term, whatever its tokens' ratios are. It is computed for a KL term, an entropy
     bonus or a loss of one's own alone. It counts in every denominator, and not in the rank's figures. Raises
@@ -196,7 +237,7 @@ def plan(
     rl, without_signal, objective = batch.phase.phase is Phase.RL and not labelled, list[str](), Objective()
     if rl:
         before = msgspec.structs.replace(version, step=version.step - 1)
-        samples, without_signal, now = _grpo(batch, payloads, config, before)
+        samples, without_signal, now = _grpo(batch, payloads, pictures, config, before)
         figures |= _of_tokens(now)
         entropy = figures.get("entropy", 0.0)
         samples, objective = _rejected(samples, config.rl, entropy), config.rl.objective(entropy)
@@ -210,7 +251,7 @@ def plan(
             figures["staleness_mean"] = sum(batch.staleness) / len(batch.staleness)
             figures["staleness_max"] = float(max(batch.staleness))
     else:
-        micro_batches = _cross_entropy(labelled or batch.samples, payloads, config)
+        micro_batches = _cross_entropy(labelled or batch.samples, payloads, pictures, config)
     if rl and not micro_batches:
         raise WithoutSignalError(batch)
     if not micro_batches:
@@ -253,10 +294,15 @@ def _advantages(group: GroupRef, payloads: Payloads, config: LearnerConfig, rl_s
         lengths = [len(t.steps) for t in group.trajectories]
         found = trajectory_advantages(verdicts, lengths, scaled=rl.advantage_std, baseline=baseline, prior=prior)
         if found is not None and rl.advantage is AdvantageLevel.GIGPO:
-            prompts = [[tuple(payloads[step.blob].prompt_ids) for step in t.steps] for t in group.trajectories]
+            prompts = [[_state(payloads[step.blob]) for step in t.steps] for t in group.trajectories]
             steps = anchored(verdicts, prompts, rl.step_discount, scaled=rl.advantage_std)
             found = [[a + b for a, b in zip(*both, strict=True)] for both in zip(found, steps, strict=True)]
     return None if found is None else lean(found, rl.negative_at(rl_steps))
+
+
+def _state(payload: StepPayload) -> Hashable:
+    """What a step's model was shown: pads alone say nothing of a picture."""
+    return tuple(payload.prompt_ids), tuple(picture.digest for picture in payload.pictures)
 
 
 def _rewards(name: str, task: str, trajectory: TrajectoryRef, payloads: Payloads) -> list[float]:
@@ -293,7 +339,7 @@ def _of_tokens(samples: Sequence[PackedSample]) -> dict[str, float]:
 
 
 def _grpo(
-    batch: Batch, payloads: Payloads, config: LearnerConfig, before: Version
+    batch: Batch, payloads: Payloads, pictures: Pictures, config: LearnerConfig, before: Version
 ) -> tuple[list[PackedSample], list[str], list[PackedSample]]:
     trained: list[list[tuple[StepPayload, float]]] = []  # per group: its steps with their advantages
     replayed: list[bool] = []  # of every step
@@ -321,6 +367,7 @@ def _grpo(
             behaviour_logprobs=payload.logprobs,
             temperature=payload.temperature,
             fresh=all(span.version == before for span in payload.spans),
+            pictures=_seen(payload, pictures),
         )
         for steps, step_weights in zip(trained, weights, strict=True)
         for (payload, advantage), weight in zip(steps, step_weights, strict=True)
@@ -328,13 +375,17 @@ def _grpo(
     return samples, without_signal, [one for one, old in zip(samples, replayed, strict=True) if not old]
 
 
-def _cross_entropy(steps: Sequence[StepRef], payloads: Payloads, config: LearnerConfig) -> list[MicroBatch]:
-    read = (payloads[step.blob] for step in steps)
-    chosen = [(payload.prompt_ids, payload.label_ids or payload.response_ids) for payload in read]
-    weights = sample_weights([len(answer) for _, answer in chosen], config.loss_aggregation)
+def _cross_entropy(
+    steps: Sequence[StepRef], payloads: Payloads, pictures: Pictures, config: LearnerConfig
+) -> list[MicroBatch]:
+    read = [payloads[step.blob] for step in steps]
+    answers = [payload.label_ids or payload.response_ids for payload in read]
+    weights = sample_weights([len(answer) for answer in answers], config.loss_aggregation)
     samples = [
-        PackedSample(ids=prompt + answer, response_len=len(answer), weight=weight)
-        for (prompt, answer), weight in zip(chosen, weights, strict=True)
+        PackedSample(
+            ids=payload.prompt_ids + answer, response_len=len(answer), weight=weight, pictures=_seen(payload, pictures)
+        )
+        for payload, answer, weight in zip(read, answers, weights, strict=True)
     ]
     return pack(samples, config.token_budget, config.parallel.data)
 

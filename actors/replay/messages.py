@@ -52,6 +52,16 @@ class VersionSpan(Value):
     end: int
 
 
+class PictureRef(Value):
+    """A picture of the screen as the model saw it, a PNG; steps of an episode that show the same screen share a blob."""
+
+    blob: BlobRef
+    digest: str  # SHA-256 of the PNG, hex
+    width: int  # pixels
+    height: int
+    at: int  # index in `prompt_ids` of its first pad; 0 where the ids are the endpoint's own
+
+
 class StepPayload(Value):
     """One stored prompt-response sample; lives in a segment file, encoded as MessagePack."""
 
@@ -71,6 +81,7 @@ class StepPayload(Value):
     act_ms: float
     by: str = ""  # of a demonstration: the member of the pool that took the step, or "policy"
     label_ids: list[int] = []  # what the task's oracle would have answered, where `demos.relabel` asks it
+    pictures: list[PictureRef] = []  # in the order of their pads
 
 
 class StepRef(Value):
@@ -88,11 +99,12 @@ class StepRef(Value):
     surprisal: float = 0.0  # nats: minus the sum of `StepPayload.logprobs`
     remembered: bool = False  # what it showed and answered is a memo's: no desktop took part
     end: list[BlobRef] = []  # of an episode's last step: what it was judged by (`actors/desktop/recorder.py`)
+    pictures: list[BlobRef] = []  # of the payload's
 
     @property
     def blobs(self) -> list[BlobRef]:
         """All payloads that live as long as the step."""
-        return [self.blob, *([self.screenshot] if self.screenshot is not None else []), *self.end]
+        return [self.blob, *([self.screenshot] if self.screenshot is not None else []), *self.end, *self.pictures]
 
 
 class Fault(Value):

@@ -35,6 +35,7 @@ class Generate(Request[Generated | Refused]):
     pin: Version | None = None  # evaluation: sample from exactly these weights
     affinity: str = ""  # requests with equal affinity prefer the same engine (an episode's prefix)
     seed: int | None = None  # evaluation: what the draw is made from; None: chance
+    pictures: list[bytes] = []  # PNG, in the order of their pads in `prompt_ids`
     elsewhere: bool = False  # the caller can ask another sampler, so an engine that is down is an error at once
 
 

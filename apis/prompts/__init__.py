@@ -11,20 +11,20 @@ from apis.prompts.template import Template
 
 Form = Literal["compact", "published"]
 FORMS: tuple[Form, ...] = ("compact", "published")
-Observed = Literal["tree", "picture", "both"]
+Observed = Literal["text", "picture", "both"]
 
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a prompt of the published form shows of a desktop, the unit of its places, and the prompt's words."""
+    """What a prompt shows of a desktop, the unit of its places, and the words of the published form."""
 
-    observed: Observed = "tree"
+    observed: Observed = "text"
     unit: Unit = "pixels"
     template: Template = Template()
 
     @property
     def picture(self) -> bool:
         """Whether the screen is shown as a picture."""
-        return self.observed != "tree"
+        return self.observed != "text"
 
     @property
     def tree(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from apis.actions.spaces import ActionSpace
 from apis.observation import Element, Observation
+from apis.prompts import USUAL, Sight
 from apis.prompts.names import COMPACT_WINDOWS, element_names, usable
 from apis.prompts.text import ESCAPED_MAX, Turn, escaped, whole
 
@@ -64,11 +65,18 @@ def _last_lines(text: str) -> str:
 
 
 def render_compact(
-    task: str, history: Sequence[Turn], observation: Observation, last: str | None, space: ActionSpace = "both"
+    task: str,
+    history: Sequence[Turn],
+    observation: Observation,
+    last: str | None,
+    space: ActionSpace = "both",
+    *,
+    sight: Sight = USUAL,
 ) -> str:
     """One step's prompt in the compact form. `last` is the result of the last action or the reason of its refusal.
 
-    A space that lacks something is named below the task.
+    A space that lacks something is named below the task. Without the tree in `sight` no element is named, nor what an
+    application says of itself: the caller adds the picture that shows it.
     """
     lines = [f"task: {whole(task)}"]
     lines += [f"actions: {space}"] * (space != "both")
@@ -77,6 +85,8 @@ def render_compact(
     for n, window in enumerate(observation.windows[:COMPACT_WINDOWS], 1):
         title = escaped(window.title, COMPACT_TEXT) + " (minimised)" * window.minimised
         lines.append(f"w{n} {'* ' if window.active else ''}{title}".rstrip())
+    if not sight.tree:
+        return "\n".join([*lines, f"last: {escaped(last, 2 * COMPACT_TEXT) if last else 'None'}"])
     elements = element_names(observation)
     lines += [f"{name} {row(element)}" for name, element in elements.items()]
     if more := left_out(observation, len(elements), len(usable(observation))):

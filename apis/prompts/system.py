@@ -16,7 +16,7 @@ from apis.prompts.template import filled
 from apis.prompts.text import whole
 
 _TREE, _PICTURE = ", the accessibility tree of the active application", ", a picture of the screen"
-_SEEN: Mapping[Observed, str] = {"tree": _TREE, "picture": _PICTURE, "both": _TREE + _PICTURE}
+_SEEN: Mapping[Observed, str] = {"text": _TREE, "picture": _PICTURE, "both": _TREE + _PICTURE}
 _SETUP = (
     "You operate a computer desktop for its user. At every step you are shown the open windows{} and the result of "
     "your previous action, and you answer with one action."

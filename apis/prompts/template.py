@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -42,6 +42,10 @@ class Template(Section, frozen=True, kw_only=True):
         ),
     ] = ""
 
+    picture: Annotated[
+        Literal["first", "last"], tuning("Puts the screen's picture before the newest turn's text, or behind it.")
+    ] = "first"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, known in PLACES.items():
@@ -50,6 +54,11 @@ class Template(Section, frozen=True, kw_only=True):
                     raise ConfigError(f"{self.AT}.{name}: there is no place {place}, only {', '.join(sorted(known))}")
         if self.system and "task" not in _PLACE.findall(self.system + self.state):
             raise ConfigError(f"{self.AT}: neither system nor state has the place {{{{task}}}}: no task would be told")
+
+    @property
+    def worded(self) -> bool:
+        """Whether it has words of its own."""
+        return any(getattr(self, name) for name in PLACES)
 
     @property
     def digest(self) -> str:

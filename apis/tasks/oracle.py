@@ -15,10 +15,11 @@ from apis.actions.gui import Click, Hotkey, SwitchWindow, Type, Wait, line
 from apis.actions.spaces import MIXED, ActionSpace, allows
 from apis.applications import APP_NAMES
 from apis.observation import Observation
+from apis.prompts import USUAL, Sight
 from apis.prompts.names import window_names
 from apis.prompts.text import Turn, escaped
 from apis.tasks.family import Family
-from apis.tasks.view import Decide, Goal, Move, View, on_screen
+from apis.tasks.view import Decide, Goal, Move, View, in_unit, on_screen
 
 NOT_HERE = "no action for this -> wait"
 THOUGHT_NAME = 40  # characters of an element's text repeated in a thought
@@ -100,12 +101,15 @@ class Oracle:
         thought, action = self._decide(view)
         return (thought, action) if allows(self._space, action) else (NOT_HERE, Wait())
 
-    def answer(self, observation: Observation, history: Sequence[Turn], form: str = "compact") -> str:
-        """The move as a model of that form would write it."""
+    def answer(
+        self, observation: Observation, history: Sequence[Turn], form: str = "compact", sight: Sight = USUAL
+    ) -> str:
+        """The move as a model of that form and `sight` would write it: without a tree no element has a name."""
         thought, action = self.move(observation, history)
-        if form == "compact":
-            return f"{thought}\n{line(action)}"
-        return f"<think>{thought}</think>\n```python\n{line(on_screen(action, observation))}\n```"
+        if form == "published" or not (sight.tree or isinstance(action, SwitchWindow)):
+            action = on_screen(action, observation)
+        written = line(in_unit(action, observation.screen, sight.unit))
+        return f"{thought}\n{written}" if form == "compact" else f"<think>{thought}</think>\n```python\n{written}\n```"
 
 
 def _stray(view: View, chance: Random, space: ActionSpace) -> Move | None:

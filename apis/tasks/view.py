@@ -8,7 +8,8 @@ from random import Random
 
 import msgspec
 
-from apis.actions.gui import Action, Click, DragAndDrop, Scroll, SwitchWindow, Type, line
+from apis.actions.arguments import Unit, counted
+from apis.actions.gui import Action, Click, DragAndDrop, Place, Scroll, SwitchWindow, Type, line
 from apis.observation import Element, Observation
 from apis.prompts.names import element_names, place, window_names
 from apis.prompts.text import Turn
@@ -82,6 +83,22 @@ def on_screen(action: Action, observation: Observation) -> Action:
             )
         case SwitchWindow(window_id=name) if name.startswith("w"):
             return SwitchWindow(window_id=f"0x{window_names(observation)[name]:08x}")
+    return action
+
+
+def in_unit(action: Action, screen: tuple[int, int], unit: Unit) -> Action:
+    """The same action with its places in `unit`, as an answer has them; `screen` is in pixels."""
+
+    def written(where: Place) -> Place:
+        if isinstance(where, str):
+            return where
+        return counted(where[0], screen[0], unit), counted(where[1], screen[1], unit)
+
+    match action:
+        case Click() | Scroll() | Type(coordinates=(_, _)):
+            return msgspec.structs.replace(action, coordinates=written(action.coordinates))
+        case DragAndDrop(drag_from_coordinates=start, drop_on_coordinates=end):
+            return DragAndDrop(drag_from_coordinates=written(start), drop_on_coordinates=written(end))
     return action
 
 

@@ -261,16 +261,7 @@ class Deploy(Section, frozen=True, kw_only=True):
             for name, amount in place.items():
                 if not 0 < amount < math.inf or (name not in ("CPU", "GPU") and amount != int(amount) and amount > 1):
                     raise ConfigError(f"{where}.{name} is {amount:g}: a whole number, or a share of one below 1")
-        if self.model.endpoint is None and self.prompt.sight != USUAL:
-            raise ConfigError(
-                "prompt.observation, prompt.coordinates and prompt.template are of a model at a URL, and model.endpoint"
-                " names none: leave them out"
-            )
-        if self.desktops.memo != "off" and self.prompt.format != "compact":
-            raise ConfigError(
-                f"desktops.memo is {self.desktops.memo} and prompt.format is {self.prompt.format}: such prompts show"
-                " pictures or numbers of windows, which differ from desktop to desktop; set desktops.memo to off"
-            )
+        self._refuse_sight()
         self.samplers.refuse_unreachable(self.weight_sync)
         if self.weight_sync.transport == "adapter" and not self.learner.lora.rank:
             raise ConfigError("weight_sync.transport is adapter, and learner.lora.rank is 0: set it to disk")
@@ -291,6 +282,30 @@ class Deploy(Section, frozen=True, kw_only=True):
             episodes = self.evaluation.episodes
             raise ConfigError(
                 f"evaluation.episodes is {episodes}: at sampling.eval_temperature 0 they would repeat each other"
+            )
+
+    def _refuse_sight(self) -> None:
+        prompt, memo = self.prompt, self.desktops.memo
+        if self.model.endpoint is not None and prompt.format == "compact" and prompt.sight != USUAL:
+            raise ConfigError(
+                "prompt.observation and prompt.coordinates change what a model at a URL is told in the published form"
+                " alone, and prompt.format is compact: set it to published"
+            )
+        if memo != "off" and (prompt.format != "compact" or prompt.sight.picture):
+            raise ConfigError(
+                f"desktops.memo is {memo} and prompt.format is {prompt.format}, with observation {prompt.observation}:"
+                " pictures and numbers of windows differ from desktop to desktop; set desktops.memo to off"
+            )
+        for key, value in (("demos.source", self.demos.source), ("learner.probe_every", self.learner.probe_every)):
+            if prompt.sight.picture and value:
+                raise ConfigError(
+                    f"{key} is {value} and prompt.observation is {prompt.observation}: it keeps prompts of text alone;"
+                    " leave it out"
+                )
+        if prompt.sight != USUAL and any(isinstance(one, desktop.EndpointMember) for one in self.demos.demonstrators):
+            raise ConfigError(
+                "demos.demonstrators has an endpoint, which is shown text and pixels: leave it out, or leave"
+                " prompt.observation and prompt.coordinates out"
             )
 
     @property

@@ -26,7 +26,7 @@ from apis.prompts import Observed
 from apis.tasks import registry as tasks
 from runtime.errors import ConfigError
 
-OBSERVATION: Mapping[Observed, str] = {"tree": "a11y_tree", "picture": "screenshot", "both": "screenshot_a11y_tree"}
+OBSERVATION: Mapping[Observed, str] = {"text": "a11y_tree", "picture": "screenshot", "both": "screenshot_a11y_tree"}
 _NO_NAME = re.compile(r"[^\w.-]+|^\.+", re.ASCII)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import shutil
 import subprocess
@@ -16,13 +17,16 @@ from actors.cluster.config.schema import Deploy
 from actors.cluster.config.suggest import blamed
 from actors.cluster.runs import ledgers, recordings, trackers, versions
 from actors.desktop import memo as memos
+from actors.desktop.config import SCREEN_OF_APPS, screen_of
 from actors.sampler.config import SglangConfig, attached_key
 from apis import catalogue
-from apis.tasks.registry import of_set
+from apis.applications import CANVAS
+from apis.tasks.registry import family, of_set
 from policy import memory, plugins
 from policy.advantage import Baseline
 from policy.architecture import Architecture, read_architecture
 from policy.memory import GIB
+from policy.pictures import style_of
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
 from runtime.program import program
@@ -84,8 +88,28 @@ def look_up(deploy: Deploy, *, run_dir: Path, trains: bool, dry: bool = False) -
 
 def _prompts(deploy: Deploy, named: Named) -> None:
     models.refuse_form(Path(named.model), deploy.prompt.format)
+    sees = deploy.model.endpoint is not None or style_of(Path(named.model)) is not None
+    if deploy.prompt.sight.picture and not sees:
+        raise ConfigError(
+            f"prompt.observation is {deploy.prompt.observation}, and the model in {named.model} reads text alone: set"
+            " it to text, or name a model that sees by model.path"
+        )
+    _screen(deploy, named)
     if deploy.samplers.attach:
         attached_key(deploy.samplers, os.environ)
+
+
+def _screen(deploy: Deploy, named: Named) -> None:
+    """A screen that is smaller than applications' dialogs is for tasks on pictures alone."""
+    fits = all(map(operator.ge, screen_of(deploy.desktops.screen), SCREEN_OF_APPS))
+    for lane in ("train", "demo", "eval"):
+        tasks = getattr(named.lanes, lane)
+        if not fits and (of := next((one for one in tasks if of_set(one) or family(one).apps != (CANVAS,)), None)):
+            least = "x".join(map(str, SCREEN_OF_APPS))
+            raise ConfigError(
+                f"desktops.screen is {deploy.desktops.screen} and tasks.{lane} has {of}, whose application needs"
+                f" {least} pixels: set it to {least} or more"
+            )
 
 
 def _memo_file(deploy: Deploy, run_dir: Path) -> None:

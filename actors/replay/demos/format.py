@@ -63,9 +63,9 @@ class RecordingHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
 
 def digest_of_step(payload: StepPayload) -> str:
-    """blake2b-128 of the payload as MessagePack, hex, without what no recording holds: labels came after recordings."""
+    """blake2b-128 of the payload as MessagePack, hex, without what no recording holds: labels and pictures."""
     fields = msgspec.structs.asdict(payload)
-    del fields["label_ids"]
+    del fields["label_ids"], fields["pictures"]
     return digest_of(msgspec.msgpack.encode(fields)).hex()
 
 
@@ -78,7 +78,12 @@ class DemoStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @classmethod
     def of(cls, payload: StepPayload, *, well_formed: bool) -> Self:
-        """A step without its screenshot, which is a file of its run, and without what its run's weights drew."""
+        """A step without its screenshot, which is a file of its run, and without what its run's weights drew.
+
+        Raises StoreError for a step that showed the model a picture.
+        """
+        if payload.pictures:
+            raise StoreError("a step shows the model a picture (prompt.observation), and a recording holds texts alone")
         alone = msgspec.structs.replace(payload, screenshot=None, logprobs=[], spans=[], label_ids=[])
         return cls(digest=digest_of_step(alone), well_formed=well_formed, payload=alone)
 
