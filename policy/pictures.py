@@ -205,6 +205,12 @@ def picture_size(png: bytes) -> tuple[int, int]:
         return image.size
 
 
+def refuse_damaged(png: bytes) -> None:
+    """Raise PictureError for what is no bounded, still PNG, or can't be decoded to its end."""
+    with _opened(png) as image:
+        image.load()
+
+
 def patches(png: bytes, style: PictureStyle) -> tuple[np.ndarray, tuple[int, int, int]]:
     """The picture as float32 rows [patches, channels * temporal * patch * patch], and their grid (time, height, width).
 

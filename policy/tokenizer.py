@@ -47,7 +47,6 @@ _ANCHOR = "\n"  # a text behind it does not begin a text
 _SAMPLE, _SYSTEM = "Hello there,\n\tit is   caf\u00e9-time: f(x) = 2**10; \u65e5\u672c", "Be kind.\n"  # contents to try
 
 
-
 class Seen(NamedTuple):
     """A picture in the newest turn of a prompt."""
 
@@ -144,9 +143,7 @@ class RenderedIds:
         names.append("")
         return f"{self._name}{len(names) - 1}z"
 
-    def ids(
-        self, rendered: str, names: Sequence[str], newest: str = "", picture: Sequence[int] = ()
-    ) -> array[int]:
+    def ids(self, rendered: str, names: Sequence[str], newest: str = "", picture: Sequence[int] = ()) -> array[int]:
         """The ids of what a template made of hidden contents. `newest` is the content that no other prompt has.
 
         `picture` are the ids of the picture that has a `place`.
@@ -258,9 +255,7 @@ class _TemplateForm:
             turns, system = (f"{system}\n\n{turns[0]}", *turns[1:]), None
         return self.ids(chat_process.conversation(turns, system), seen)
 
-    def ids(
-        self, messages: list[chat_process.Message], seen: tuple[Sequence[int], bool] = _NO_PICTURE
-    ) -> array[int]:
+    def ids(self, messages: list[chat_process.Message], seen: tuple[Sequence[int], bool] = _NO_PICTURE) -> array[int]:
         """The ids of any conversation, up to an answer. Raises ConfigError."""
         names: list[str] = []
         hidden = [{**message, "content": self._rendered.hidden(message["content"], names)} for message in messages]

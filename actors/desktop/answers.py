@@ -224,7 +224,7 @@ class Chat:
 def pictured(text: str, picture: bytes, *, first: bool) -> list[dict[str, Any]]:
     """The content of a message with `picture`, a PNG, before its text or behind it."""
     url = f"data:image/png;base64,{b64encode(picture).decode()}"
-    parts = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": text}]
+    parts: list[dict[str, Any]] = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": text}]
     return parts if first else parts[::-1]
 
 

@@ -53,7 +53,7 @@ class VersionSpan(Value):
 
 
 class PictureRef(Value):
-    """A picture of the screen as the model saw it, a PNG; steps of an episode that show the same screen share a blob."""
+    """The screen as the model saw it, a PNG; steps of an episode that show the same share a blob."""
 
     blob: BlobRef
     digest: str  # SHA-256 of the PNG, hex

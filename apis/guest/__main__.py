@@ -1,4 +1,4 @@
-"""Entry of the guest's programs: `python3 -I FOLDER session|attach|agent|sweep|code ...`.
+"""Entry of the guest's programs: `python3 -I FOLDER session|attach|agent|sweep|code|canvas ...`.
 
 Modules come from this folder and the system alone, whatever lies in the current folder or the environment.
 """
@@ -15,6 +15,7 @@ PARTS = {
     "sweep": ("guest.session.session", "sweep_left"),
     "agent": ("guest.agent", "main"),
     "code": ("guest.code.link", "main"),
+    "canvas": ("guest.canvas", "main"),
 }
 
 

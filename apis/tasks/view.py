@@ -95,8 +95,10 @@ def in_unit(action: Action, screen: tuple[int, int], unit: Unit) -> Action:
         return counted(where[0], screen[0], unit), counted(where[1], screen[1], unit)
 
     match action:
-        case Click() | Scroll() | Type(coordinates=(_, _)):
-            return msgspec.structs.replace(action, coordinates=written(action.coordinates))
+        case Click(coordinates=where) | Scroll(coordinates=where):
+            return msgspec.structs.replace(action, coordinates=written(where))
+        case Type(coordinates=where) if where is not None:
+            return msgspec.structs.replace(action, coordinates=written(where))
         case DragAndDrop(drag_from_coordinates=start, drop_on_coordinates=end):
             return DragAndDrop(drag_from_coordinates=written(start), drop_on_coordinates=written(end))
     return action

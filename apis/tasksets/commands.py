@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from apis.applications import CANVAS
 from apis.observation import SCREEN
 from apis.plans.action import BRIEFLY, SETTLE, Call, pressed
 from apis.tasks.osworld import HOME
@@ -41,7 +42,20 @@ NETWORK = re.compile(  # of pip only what does not come from a file
     r"\bpip3? install\b(?! (?:-\S+ )*\S*(?:/|\.whl\b))|\b(?:curl|wget)\b|\bgit clone +(?:https?|git|ssh):"
 )
 SHELL_SIGNS = re.compile(r"[|;&<>$`\n*?]")
-WINDOWS = {"chromium", "pcmanfm", "xterm", "mousepad", "soffice", "vlc", "code", "gimp", "thunderbird", "evince", "eog"}
+WINDOWS = {
+    "chromium",
+    "pcmanfm",
+    "xterm",
+    "mousepad",
+    "soffice",
+    "vlc",
+    "code",
+    "gimp",
+    "thunderbird",
+    "evince",
+    "eog",
+    "canvas",
+}
 APPLICATIONS = {"gimp": "gimp", "thunderbird": "thunderbird", "evince": "evince", "eog": "eog", "code": "vs code"}
 # Where the name of a program may stand in a line of shell, after settings of variables.
 STARTS = re.compile(r"(?:^|[|;&(\n]|\bthen\b|\bdo\b|\belse\b)\s*(?:[A-Za-z_]+=[^\s$(]*\s+)*([a-z][\w.-]*)(?![\w=])")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from apis.plans.setup import setup
 from apis.tasks import families, osworld
 from apis.tasks import registry as tasks
+from apis.tasks.families.pictures import PictureGoal, picture
 from apis.tasks.family import Family, at_start, reader
 from apis.tasks.osworld import data_of, data_url, in_home
 from apis.tasks.verify.verify import CHECKS, FileView, TaskVerdict, verify
@@ -73,9 +74,10 @@ def test_held_out_wordings_are_no_training_wordings_of_any_family() -> None:
 
 @cache
 def made_of(name: str, split: str, count: int) -> tuple[set[str], set[str]]:
-    """The instructions and the values of `count` instances."""
+    """The instructions, or the pictures that they are about, and the values of `count` instances."""
     goals = [tasks.goal(f"{name}/{split}/{seed}") for seed in range(count if split in splits(name) else 0)]
-    return {goal.instruction for goal in goals}, set().union(*map(tasks.FAMILIES[name].values, goals))
+    told = {picture(goal) if isinstance(goal, PictureGoal) else goal.instruction for goal in goals}
+    return told, set().union(*map(tasks.FAMILIES[name].values, goals))
 
 
 @pytest.mark.parametrize(("count", "distinct"), [(200, 130), *proofs((1500, 1000))])

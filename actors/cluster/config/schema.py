@@ -296,10 +296,10 @@ class Deploy(Section, frozen=True, kw_only=True):
                 f"desktops.memo is {memo} and prompt.format is {prompt.format}, with observation {prompt.observation}:"
                 " pictures and numbers of windows differ from desktop to desktop; set desktops.memo to off"
             )
-        for key, value in (("demos.source", self.demos.source), ("learner.probe_every", self.learner.probe_every)):
+        for name, value in (("demos.source", self.demos.source), ("learner.probe_every", self.learner.probe_every)):
             if prompt.sight.picture and value:
                 raise ConfigError(
-                    f"{key} is {value} and prompt.observation is {prompt.observation}: it keeps prompts of text alone;"
+                    f"{name} is {value} and prompt.observation is {prompt.observation}: it keeps prompts of text alone;"
                     " leave it out"
                 )
         if prompt.sight != USUAL and any(isinstance(one, desktop.EndpointMember) for one in self.demos.demonstrators):

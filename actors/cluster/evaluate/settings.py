@@ -280,7 +280,7 @@ def refuse_unanswering(config: EndpointConfig, *, picture: bool) -> None:
     async def ask() -> None:
         endpoint = Endpoint(once, key)
         try:
-            question = [{"role": "user", "content": pictured(ASKED, _blank()) if picture else ASKED}]
+            question = [{"role": "user", "content": pictured(ASKED, _blank(), first=True) if picture else ASKED}]
             await endpoint.complete(question, seed=0, temperature=0.0, max_tokens=TRIAL_TOKENS)
         except EndpointDown as error:
             served = await endpoint.models() if error.status else []

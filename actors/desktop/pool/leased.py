@@ -33,6 +33,8 @@ from apis.tasks.verify.manifest import MANIFEST, Manifest
 from apis.tasks.verify.verify import KINDS, FileView, WantedFile
 from apis.tasksets import store
 from apis.tasksets.judge import NOTHING, Judging
+from policy.errors import PictureError
+from policy.pictures import refuse_damaged
 from runtime.errors import ConfigError, ProtocolError
 
 T = TypeVar("T")
@@ -249,16 +251,25 @@ class DesktopControl:
         return await self._looked("observe", {}, from_guest)
 
     async def picture(self) -> bytes:
-        """The screen as PNG for a model. A picture of another size than the screen's is refused."""
-        return await self._looked("screenshot", {"format": "png"}, png_of)
+        """The screen as PNG for a model. A picture of another size than the screen's is refused, or a damaged one."""
+        png = await self._looked("screenshot", {"format": "png"}, png_of)
+        try:
+            await asyncio.to_thread(refuse_damaged, png)
+        except PictureError as error:
+            raise self._not_observed(error) from error
+        return png
 
     async def _looked(self, method: str, args: dict[str, Any], made: Callable[[Any, tuple[int, int]], T]) -> T:
         try:
             return made(await self._desktop.call(method, args, self._config.call_timeout_s), self._desktop.screen)
-        except (ProtocolError, GuestRefused) as error:  # the policy has broken the desktop once it has acted
-            if self._desktop.acted:
-                raise AgentBrokeDesktop("not_observed", str(error)) from error
-            raise DesktopFault("not_observed", str(error), "seat") from error
+        except (ProtocolError, GuestRefused) as error:
+            raise self._not_observed(error) from error
+
+    def _not_observed(self, error: Exception) -> AgentBrokeDesktop | DesktopFault:
+        """The policy has broken the desktop once it has acted."""
+        if self._desktop.acted:
+            return AgentBrokeDesktop("not_observed", str(error))
+        return DesktopFault("not_observed", str(error), "seat")
 
     def parse(self, text: str, observation: Observation) -> Action | RefusedAnswer:
         return parsed(text, observation, self._config)

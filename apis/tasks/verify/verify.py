@@ -7,6 +7,7 @@ that could not be read safely is a failure with its reason, never a success and 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -171,6 +172,19 @@ def file_contains(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> T
     return TaskVerdict(not absent, f"{len(absent)} of {len(rules['expected'])} strings are absent")
 
 
+_PLACE = re.compile(rb"(\d{1,4}) (\d{1,4})\n?")
+
+
+def clicked_in(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> TaskVerdict:
+    """The file names one place, across and down in thousandths, within the `box`: left, top, right, bottom."""
+    match = _PLACE.fullmatch(view.data) if view.kind == "file" else None
+    if match is None:
+        return TaskVerdict(False, view.reason or "no place was clicked")
+    left, top, right, bottom = rules["box"]
+    inside = left <= int(match[1]) <= right and top <= int(match[2]) <= bottom
+    return TaskVerdict(inside, "the right place was clicked" if inside else "another place was clicked")
+
+
 class OnOffice(msgspec.Struct, frozen=True):
     """A check of a document of the office: it has to be the one that `wanted` makes of a task's rules."""
 
@@ -185,7 +199,7 @@ class OnOffice(msgspec.Struct, frozen=True):
         return TaskVerdict(not difference, difference or "it says what it should")
 
 
-CHECKS: dict[str, Check] = {"file_text_is": file_text_is, "file_contains": file_contains}
+CHECKS: dict[str, Check] = {"file_text_is": file_text_is, "file_contains": file_contains, "clicked_in": clicked_in}
 
 
 def verify(task: Task, read: Read) -> TaskVerdict:

@@ -98,7 +98,7 @@ async def test_only_the_newest_turn_has_the_picture() -> None:
         await answered(config(server), turns, sight=sight, picture=b"\x89PNG")
         _, *earlier, now = server.bodies[0]["messages"]
     assert all(isinstance(one["content"], str) for one in earlier)
-    text, image = now["content"]
+    image, text = now["content"]
     assert (text["type"], "A11y" in text["text"]) == ("text", False)
     assert image == {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}}
 
