@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from apis.applications import CANVAS
 from apis.observation import SCREEN
 from apis.plans.action import BRIEFLY, SETTLE, Call, pressed
 from apis.tasks.osworld import HOME

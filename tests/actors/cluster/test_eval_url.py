@@ -63,7 +63,10 @@ def test_a_models_url_and_flags_become_a_deploy_file() -> None:
         (("http://me:secret@host/v1", *WORDS), "user name or password"),
         ((URL, *WORDS, "--observation", "picture", "--format", "compact"), "prompt.format is compact"),
         (("base", *WORDS[2:], "--observation", "picture"), "--observation: it goes with a server's URL"),
-        (("base", *WORDS[2:], "--set", "prompt={format: published, observation: both}"), "prompt.observation is both, and the model in .* reads text alone"),
+        (
+            ("base", *WORDS[2:], "--set", "prompt={format: published, observation: both}"),
+            "prompt.observation is both, and the model in .* reads text alone",
+        ),
         (("localhost:8000/v1", *WORDS), "begins with its scheme, as in http://localhost:8000/v1"),
         ((URL, *WORDS[:3], "osworlds"), "a task set is fetched by  .* tasks fetch osworlds --from FOLDER"),
         ((URL, *WORDS[:3], "file_manger"), "did you mean file_manager[?]$"),

@@ -20,11 +20,11 @@ from runtime.errors import ConfigError
 
 
 def test_the_bundled_suites_hold_every_family_one_of_them_those_that_set_up_suffices_for() -> None:
-    suite, code = suites.load("desktop"), suites.load("code")
+    suite, code, eyes = suites.load("desktop"), suites.load("code"), suites.load("pictures")
     assert {split: numbers.count for split, numbers in suite.splits.items()} == suites.INSTANCES
     assert suites.load("text_editor").splits == suite.splits, "a family alone holds as many"
     assert code.splits == suite.splits
-    assert sorted((*suite.families, *code.families)) == sorted(tasks.FAMILIES)
+    assert sorted((*suite.families, *code.families, *eyes.families)) == sorted(tasks.FAMILIES)
     assert set(code.families) == {name for name, family in tasks.FAMILIES.items() if "code" in family.apps}
     assert not any(tasks.FAMILIES[family].trained for family in (*suite.untrained, *code.untrained))
 

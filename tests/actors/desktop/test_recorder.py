@@ -6,7 +6,9 @@ The disk is real, its slowness is simulated: the system call that writes or flus
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
+import struct
 import threading
 import time
 from typing import Any
@@ -19,7 +21,7 @@ from hypothesis import strategies as st
 from actors.desktop import recorder
 from actors.desktop.files.read_home import FileSeen, ReadRefusal
 from actors.desktop.recorder import EndState, Recorder
-from actors.replay.messages import StepPayload, VersionSpan
+from actors.replay.messages import PictureRef, StepPayload, VersionSpan
 from apis.tasks.verify.manifest import FILE, FOLDER, Entry, Manifest
 from runtime import disk
 from runtime.errors import PayloadLost, StoreError
@@ -58,6 +60,22 @@ async def test_the_ledger_hears_how_surprising_an_answer_was_and_no_token_of_it(
     assert (ref.response_tokens, ref.surprisal) == (2, 1.75)
     assert (await kept.step(payload(1), well_formed=True)).surprisal == 0.0
     await kept.close()
+
+
+async def test_an_unchanged_screen_is_stored_once_and_lives_as_long_as_its_steps(tmp_path):
+    kept = Recorder(SegmentStore(tmp_path, "desktop/0"))
+    one, other = (b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + struct.pack(">II", 640, 360) + end for end in (b"a", b"b"))
+    seen = dict[str, PictureRef]()
+    for at, png in ((5, one), (9, one), (7, other)):
+        ref = await kept.shown(png, at, seen)
+        seen[ref.digest] = ref
+        assert read_blob(tmp_path, ref.blob) == png
+        assert (ref.width, ref.height, ref.at, ref.digest) == (640, 360, at, hashlib.sha256(png).hexdigest())
+        stored = await kept.step(msgspec.structs.replace(payload(1), pictures=[ref]), well_formed=True)
+        assert stored.blobs == [stored.blob, ref.blob], "the ledger counts it among what lives as long as the step"
+    assert len(seen) == 2
+    await kept.close()
+    assert sum(file.read_bytes().count(one) for file in tmp_path.iterdir()) == 1
 
 
 @pytest.mark.parametrize("call", ["pwrite", "fsync"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,6 +18,8 @@ from actors.learner.batches import (
     blobs,
     plan,
     read_payloads,
+    read_pictures,
+    with_plan_file,
 )
 from actors.learner.config import LearnerConfig, RlConfig, Schedule, SftConfig
 from actors.replay.messages import (
@@ -23,6 +27,7 @@ from actors.replay.messages import (
     GroupRef,
     Phase,
     PhaseRef,
+    PictureRef,
     StepPayload,
     StepRef,
     TrajectoryRef,
@@ -369,6 +374,55 @@ def test_stored_steps_are_read_once_each_and_all_that_are_lost_are_named(stored:
     with pytest.raises(UnreadableError, match="lease 4: 2 payloads can't be read, the first: freed") as caught:
         read_payloads(answers, [whole, lost, torn], 4)
     assert caught.value.report == Unreadable(lease=4, blobs=[lost, torn], cause="freed")
+
+
+def shown(stored: Stored, step: StepRef, png: bytes, number: int) -> BlobRef:
+    """`step` with a picture of its own blob."""
+    blob = BlobRef(segment="p-000000.seg", offset=number, size=len(png), digest="")
+    seen = PictureRef(blob=blob, digest=hashlib.sha256(png).hexdigest(), width=1, height=1, at=1)
+    stored.payloads[step.blob] = msgspec.structs.replace(stored.payloads[step.blob], pictures=[seen])
+    return blob
+
+
+@pytest.mark.parametrize("phase", [Phase.RL, Phase.BC])
+def test_a_sample_carries_the_very_picture_that_its_model_saw(stored: Stored, phase: Phase) -> None:
+    steps = [stored.step(2), stored.step(3)]
+    pngs = {shown(stored, one, png, n): png for n, (one, png) in enumerate(zip(steps, (b"a", b"b"), strict=True))}
+    taken = batch(phase, [group("g", (True, steps[:1]), (False, steps[1:]))], [])
+    taken = taken if phase is Phase.RL else batch(phase, [], steps)
+    pictures = read_pictures(lambda wanted: [pngs[blob] for blob in wanted], stored.payloads, 4)
+    samples = samples_of(stored.plan(taken, pictures=pictures))
+    assert {n: [one.png for one in sample.pictures] for n, sample in samples.items()} == {2: [b"a"], 3: [b"b"]}
+    assert with_plan_file(stored.plan(taken, pictures={blob: bytes(900) for blob in pngs}).plan, Path("/nowhere"), 4000)
+    with pytest.raises(KeyError):
+        stored.plan(taken)  # a sample without its picture would be another one
+
+
+def test_a_missing_or_changed_picture_makes_its_steps_unreadable_by_name(stored: Stored) -> None:
+    missing, changed, whole, text = (stored.step(3) for _ in range(4))
+    found: dict[BlobRef, bytes | PayloadLost] = {
+        shown(stored, missing, b"a", 0): PayloadLost("freed"),
+        shown(stored, changed, b"b", 1): b"B",
+        shown(stored, whole, b"c", 2): b"c",
+    }
+    with pytest.raises(UnreadableError, match="picture_missing: freed") as caught:
+        read_pictures(lambda wanted: [found[blob] for blob in wanted], stored.payloads, 4)
+    assert caught.value.report.blobs == [missing.blob, changed.blob], "what the ledger knows the steps by"
+    del stored.payloads[missing.blob], stored.payloads[text.blob]
+    with pytest.raises(UnreadableError, match="picture_changed: "):
+        read_pictures(lambda wanted: [found[blob] for blob in wanted], stored.payloads, 4)
+
+
+def test_states_with_the_same_ids_and_other_pictures_are_no_anchors(stored: Stored) -> None:
+    good, bad = stored.step(2), stored.step(3)
+    stored.payloads[bad.blob] = msgspec.structs.replace(
+        stored.payloads[bad.blob], prompt_ids=stored.payloads[good.blob].prompt_ids
+    )
+    taken = batch(Phase.RL, [group("g", (True, [good]), (False, [bad]))], [])
+    config = RlConfig(advantage=AdvantageLevel.GIGPO, warmup_steps=0)
+    same = advantages(stored.plan(taken, config))
+    pngs = {shown(stored, one, png, n): png for n, (one, png) in enumerate(((good, b"a"), (bad, b"b")))}
+    assert advantages(stored.plan(taken, config, pictures=pngs)) == {n: value / 2 for n, value in same.items()}
 
 
 FOUR = LearnerConfig(rehearsal=4, rehearsal_coef=0.25, token_budget=700)

@@ -40,7 +40,13 @@ class Written:
         self.number += 1
         oldest = None if version is None else Version.parse(version)
         blob = self.store.append(f"payload {self.number}".encode())
-        return [StepRef(blob=blob, prompt_tokens=3, response_tokens=2, well_formed=True, oldest=oldest, newest=oldest)]
+        shown = [self.store.append(f"picture {self.number}".encode())]
+        return [
+            StepRef(
+                blob=blob, prompt_tokens=3, response_tokens=2, well_formed=True, oldest=oldest, newest=oldest,
+                pictures=shown,
+            )
+        ]  # fmt: skip
 
     def learn(self, drawn: str) -> None:
         """A step of RL from a group that weights `drawn` played."""
@@ -142,7 +148,7 @@ def test_what_is_spoilt_is_named(run: Path, tmp_path: Path, check: str, spoil: s
         assert any(said in text for text in wrong), wrong
 
 
-@pytest.mark.parametrize("how", ["gone", "torn", "changed", "a folder"])
+@pytest.mark.parametrize("how", ["gone", "torn", "changed", "a picture changed", "a folder"])
 def test_a_payload_that_cannot_be_read_is_named(run: Path, tmp_path: Path, how: str) -> None:
     spoilt = tmp_path / "spoilt"
     shutil.copytree(run, spoilt)
@@ -150,12 +156,13 @@ def test_a_payload_that_cannot_be_read_is_named(run: Path, tmp_path: Path, how: 
     text = segment.read_bytes()
     if how == "torn":
         segment.write_bytes(text[:-1])
-    elif how == "changed":
-        segment.write_bytes(text.replace(b"payload 2", b"payload X"))
+    elif "changed" in how:
+        name = b"picture 2" if "picture" in how else b"payload 2"
+        segment.write_bytes(text.replace(name, name[:-1] + b"X"))
     else:
         segment.unlink()
         if how == "a folder":
             segment.mkdir()
     found = audited(spoilt)
-    assert len(found["payloads"].wrong) == (1 if how in ("torn", "changed") else found["payloads"].looked_at)
+    assert len(found["payloads"].wrong) == (1 if "torn" in how or "changed" in how else found["payloads"].looked_at)
     assert msgspec.json.encode(found)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -17,7 +18,9 @@ from ledger_tools import payload
 from actors.replay.demos import demo_files
 from actors.replay.demos import format as demo_format
 from actors.replay.demos.format import Demo, DemoStep, RecordingHeader, digest_of_step
+from actors.replay.messages import PictureRef
 from runtime.errors import StoreError
+from runtime.messaging.message import BlobRef
 
 
 def step(text: str, refusal: str | None) -> DemoStep:
@@ -75,6 +78,13 @@ def test_what_another_writer_made_of_it_is_the_same(table: pa.Table, tmp_path: P
     header, found = demo_files.read(tmp_path / "other.parquet")
     assert header == HEADER
     assert list(found) == MADE
+
+
+def test_a_step_that_showed_a_picture_is_in_no_recording() -> None:
+    blob = BlobRef(segment="s-000000.seg", offset=24, size=1, digest="")
+    seen = PictureRef(blob=blob, digest="d", width=1, height=1, at=1)
+    with pytest.raises(StoreError, match=r"shows the model a picture \(prompt.observation\)"):
+        DemoStep.of(msgspec.structs.replace(payload(), pictures=[seen]), well_formed=True)
 
 
 def put(table: pa.Table, name: str, row: int, value: Any, kind: pa.DataType | None = None) -> pa.Table:
