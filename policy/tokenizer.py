@@ -47,7 +47,7 @@ _ANCHOR = "\n"  # a text behind it does not begin a text
 _SAMPLE, _SYSTEM = "Hello there,\n\tit is   caf\u00e9-time: f(x) = 2**10; \u65e5\u672c", "Be kind.\n"  # contents to try
 
 
-class Seen(NamedTuple):
+class PromptPicture(NamedTuple):
     """A picture in the newest turn of a prompt."""
 
     size: tuple[int, int]  # pixels, width and height
@@ -390,7 +390,7 @@ class Tokenizer:
         user_text: str,
         system: str | None = None,
         earlier: Sequence[Exchange] = (),
-        seen: Seen | None = None,
+        seen: PromptPicture | None = None,
     ) -> array[int]:
         """The same, four bytes an id, with a picture in the newest turn where one is `seen`."""
         picture = _NO_PICTURE

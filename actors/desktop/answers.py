@@ -30,7 +30,7 @@ from apis.prompts.system import compact_system
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from policy.pictures import picture_size
-from policy.tokenizer import Seen, Tokenizer
+from policy.tokenizer import PromptPicture, Tokenizer
 from runtime.errors import ActorFailed, ActorGone, ConfigError, DeadlineExceeded, MailboxFull
 from runtime.messaging.refs import Ref
 from runtime.settings import stable_seed
@@ -84,7 +84,7 @@ async def packed_prompt(tokenizer: Tokenizer, prompt: Prompt) -> array[int]:
     Raises DesktopFault where the model's chat template makes none of it.
     """
     contents = (prompt.user, prompt.system or "", *(text for exchange in prompt.earlier for text in exchange))
-    seen = Seen(size=picture_size(prompt.picture), first=prompt.picture_first) if prompt.picture else None
+    seen = PromptPicture(size=picture_size(prompt.picture), first=prompt.picture_first) if prompt.picture else None
     if tokenizer.own and sum(map(len, contents)) < LONG_CHARS:
         return tokenizer.packed_prompt(prompt.user, prompt.system, prompt.earlier, seen)
     try:
