@@ -26,7 +26,6 @@ from guest.screen.programs import Programs, run
 from guest.screen.screenlink import ScreenLink
 from guest.screen.settle import Work, settle
 from guest.screen.terminal import SILENT_CLASSES
-from guest.screen.terminals import Terminals
 from guest.screen.windows import Pixels, Windows
 from guest.session.clipboard import Clipboard
 from guest.session.session import enter
@@ -94,7 +93,7 @@ class Agent:
         self._work = Work(self._clipboard.busy)
         self._tools = Tools()
         self._tree: Any = None
-        self._terminals = Terminals()
+        self._terminals: Any = None
         self._called: set[str] = set()  # whose functions were called since the last input
         self._programs = Programs(self._link, self._windows, self._accessibility)
 
@@ -128,6 +127,14 @@ class Agent:
 
             self._tree = Tree()
         return self._tree
+
+    def _of_terminals(self, rows: list[dict[str, Any]]) -> Any:
+        """What reads terminals; None as long as there was none."""
+        if self._terminals is None and any(row["class"].lower() in SILENT_CLASSES for row in rows):
+            from guest.screen.terminals import Terminals
+
+            self._terminals = Terminals()
+        return self._terminals
 
     def ping(self) -> str:
         return "pong"
@@ -236,7 +243,7 @@ class Agent:
         """All that the terminal in front shows, or the last one, in the form of a command's output."""
         rows = [row for row in self._windows.list() if row["class"].lower() in SILENT_CLASSES]
         rows.sort(key=lambda row: (row["active"], row["stack"]))
-        return {"code": 0, "out": self._terminals.whole(rows[-1]["id"]) if rows else ""}
+        return {"code": 0, "out": self._of_terminals(rows).whole(rows[-1]["id"]) if rows else ""}
 
     def window_size(self, window_class: str = "") -> dict[str, Any]:
         """Width and height of the first window of that class, or of the screen, in the form of a command's output."""
@@ -264,7 +271,8 @@ class Agent:
         walk = self._accessibility().observe(rows, *size, self._windows.popups, self._tools.cells)
         for page in reversed(walk.pages):
             self._look_into(page, walk, rows)
-        walk.elements += self._terminals.elements(rows, walk.hidden)
+        if (terminals := self._of_terminals(rows)) is not None:
+            walk.elements += terminals.elements(rows, walk.hidden)
         kept = ("id", "class", "title", "active", "minimised")
         return {
             "windows": [{key: row[key] for key in kept} for row in rows],

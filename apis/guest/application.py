@@ -12,7 +12,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Container, Iterator
-from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,12 +66,17 @@ def command_lines(names: Container[str]) -> Iterator[bytes]:
 STUCK_S = 10.0  # a call that has lasted this long is not waited for any more
 
 
-class _Job(Future[Any]):
-    """One piece of work for the thread."""
+class _Job:
+    """One piece of work for the thread, and what came of it once it has ended."""
 
     def __init__(self, name: str, work: Callable[[], Any]) -> None:
-        super().__init__()
         self.name, self.work, self.started_s = name, work, time.monotonic()
+        self.ended = threading.Event()
+        self.value: Any = None
+        self.refused: Refused | None = None
+
+    def ends(self, until: float) -> bool:
+        return self.ended.wait(max(0.0, until - time.monotonic()))
 
 
 class Lane:
@@ -87,19 +91,21 @@ class Lane:
 
     @property
     def free(self) -> bool:
-        return self._last is None or self._last.done()
+        return self._last is None or self._last.ended.is_set()
 
     def call(self, name: str, work: Callable[[], Any], timeout_s: float) -> Any:
         """What `work` returns. Raises Refused `tool_failed`, also at the deadline."""
         until, last = time.monotonic() + timeout_s, self._last
-        if last is not None and not _ends(last, min(until, last.started_s + STUCK_S)):
+        if last is not None and not last.ends(min(until, last.started_s + STUCK_S)):
             since_s = time.monotonic() - last.started_s
             raise Refused("tool_failed", f"{self._title} has been busy with {last.name} for {since_s:.1f} s")
         job = self.start(name, work)
-        if not _ends(job, until):
+        if not job.ends(until):
             text = f"{name}: {self._title} did not answer within {timeout_s:g} s; what was asked may still happen"
             raise Refused("tool_failed", text)
-        return job.result()
+        if job.refused is not None:
+            raise job.refused
+        return job.value
 
     def start(self, name: str, work: Callable[[], Any]) -> _Job:
         """Have `work` done after what is under way, without waiting for it."""
@@ -114,15 +120,12 @@ class Lane:
         while True:
             job = self._jobs.get()
             try:
-                job.set_result(job.work())
+                job.value = job.work()
             except Refused as refused:
-                job.set_exception(refused)
+                job.refused = refused
             except Exception as error:  # noqa: BLE001 - the job's caller gets it
-                job.set_exception(Refused("tool_failed", f"{job.name}: {self._said(error)}"))
-
-
-def _ends(job: _Job, until: float) -> bool:
-    return bool(wait([job], max(0.0, until - time.monotonic())).done)
+                job.refused = Refused("tool_failed", f"{job.name}: {self._said(error)}")
+            job.ended.set()
 
 
 def _said(error: Exception) -> str:

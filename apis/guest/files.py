@@ -13,7 +13,6 @@ from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
 
 from guest import Refused
-from PIL import Image, UnidentifiedImageError
 
 FILE_MAX_BYTES = 4 << 20
 
@@ -196,6 +195,8 @@ def image_size(path: str) -> tuple[int, int] | None:
         head = file.read(HEAD_BYTES)
     if b"<svg" in head:
         return _of_drawing(head)
+    from PIL import Image, UnidentifiedImageError  # late, as below: it takes longer than most desktops need it
+
     try:
         with Image.open(path) as image:
             wide, high = image.size
@@ -215,6 +216,8 @@ def refuse_large(path: str, argument: str) -> None:
 
 def _too_large(path: str) -> bool:
     """Whether an image has more than `MAX_PIXELS`, as far as its head can be read here; small files can."""
+    from PIL import Image, UnidentifiedImageError
+
     try:
         with Image.open(path) as image:
             return image.size[0] * image.size[1] > MAX_PIXELS

@@ -15,7 +15,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -119,7 +118,7 @@ class Tools:
     def prepare(self) -> None:
         """Make applications that need it reachable, however they are started."""
         for app in BY_OWNER.values():
-            if app.prepares and shutil.which(app.programs[0]):
+            if app.prepares and any(os.path.exists(f"{place}/{app.programs[0]}") for place in os.get_exec_path()):
                 importlib.import_module(app.prepares).prepare()
 
     def warm(self, window_class: str) -> None:

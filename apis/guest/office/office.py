@@ -6,7 +6,6 @@ UNO calls block for as long as the office likes, so all of them run in one `Lane
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import select
@@ -29,6 +28,8 @@ IMPLEMENTATION = "computerrl.guest.Inside"
 
 def pipe_name() -> str:
     """The session's own name for the pipe: LibreOffice puts all of a user's pipes into one folder."""
+    import hashlib  # late: it loads OpenSSL
+
     mark = os.environ.get("COMPUTERRL_DESKTOP", "") + os.environ.get("XDG_RUNTIME_DIR", "")
     return "crl" + hashlib.blake2b(mark.encode(), digest_size=12).hexdigest()
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from guest import Refused
 from guest.screen.layout import SHIFT_L, Layout, Rows, runs
@@ -133,21 +132,17 @@ def keysyms_of(text: str) -> list[int]:
     return [keysym_of(character) for character in text.replace("\r\n", "\n")]
 
 
-@dataclass
 class Text:
     """A text that is typed in one call or several, and how far it came."""
 
-    keysyms: list[int]
-    app: str  # window class, lower case
-    dialog: bool
-    completes: bool  # whether its field may complete names
-    spending: Spending
-    at: int = 0  # how many are typed
-    ready: int = 0  # how many have keys
-    line: bool = False  # whether the last line may not be made yet
-    sure: bool = True  # whether the application was known to have read each sign before its key got another
-    why: str = ""  # not all are typed
-    deaf: bool = False  # the application read no key in a whole call
+    def __init__(self, keysyms: list[int], app: str, dialog: bool, completes: bool, spending: Spending) -> None:
+        """`app` is a window's class, lower case; with `completes` its field may complete names."""
+        self.keysyms, self.app, self.dialog, self.completes, self.spending = keysyms, app, dialog, completes, spending
+        self.at = self.ready = 0  # how many are typed, how many have keys
+        self.line = False  # whether the last line may not be made yet
+        self.sure = True  # whether the application was known to have read each sign before its key got another
+        self.why = ""  # not all are typed
+        self.deaf = False  # the application read no key in a whole call
 
     @property
     def done(self) -> bool:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import gi
@@ -140,23 +139,22 @@ class Button:
         return getattr(self._node, name)
 
 
-@dataclass
 class KnownButton:
     """What is remembered of a child."""
 
-    role: str
-    box: Box | None = None
+    def __init__(self, role: str) -> None:
+        self.role = role
+        self.box: Box | None = None
 
 
-@dataclass
-class Bar:
+class Bar(NamedTuple):
     """One tool bar as the last observation saw it."""
 
     box: Box  # as its application tells it
     nodes: list[Any]
-    sign: tuple[str | None, ...] = ()  # names of the children, None for those that do not show
-    last: Box | None = None  # of the last child that shows
-    known: dict[Any, KnownButton] = field(default_factory=dict)  # of the children without anything below them
+    sign: tuple[str | None, ...]  # names of the children, None for those that do not show
+    last: Box | None  # of the last child that shows
+    known: dict[Any, KnownButton]  # of the children without anything below them
 
 
 def look(bar: Any, count: int, box: Box, before: Bar | None) -> tuple[Bar, list[Any]]:
@@ -172,7 +170,7 @@ def look(bar: Any, count: int, box: Box, before: Bar | None) -> tuple[Bar, list[
         for node, state in zip(nodes, states, strict=True)
     ]
     shown = [node for node, name in zip(nodes, names, strict=True) if name is not None]
-    now = Bar(box, nodes, tuple(names), box_of(shown[-1]) if shown else None)
+    now = Bar(box, nodes, tuple(names), box_of(shown[-1]) if shown else None, {})
     kept = before is not None and (before.box, before.sign, before.last) == (box, now.sign, now.last)
     children: list[Any] = []
     for node, state, name in zip(nodes, states, names, strict=True):

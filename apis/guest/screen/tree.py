@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
 
 import gi
 from guest import Refused
@@ -202,6 +201,8 @@ _ROLE = re.compile(r"[^a-z]+")
 def as_xml(applications: Iterable[Any]) -> str:
     """Applications and what shows in them: an element is a role with dashes, with its text; name, states and place are
     attributes."""
+    from xml.sax.saxutils import escape, quoteattr  # late: it brings clients of the network
+
     until, xml, size, nodes = time.monotonic() + PASS_S, [f"<desktop-frame {SPACES}>"], 0, 0
     ends = [("</desktop-frame>", iter(list(applications)))]
     while ends:

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -88,8 +87,7 @@ _BARS = {"tool bar", "menu", "menu bar", "panel", "root pane"}  # whose children
 _UNNAMED = _ENTRIES | {"document text", "password text", "terminal"}  # said even without a name or a text
 
 
-@dataclass(frozen=True)
-class Spot:
+class Spot(NamedTuple):
     """Where in a tree a node is."""
 
     window: int  # index of the X window, or -1
@@ -217,7 +215,7 @@ class Walk:
                 window = self._window_of(top, box_of(top))
                 spot = Spot(window, self._size, popup=window < 0)
                 if window in self._held:
-                    self._behind.append((top, replace(spot, behind=True)))
+                    self._behind.append((top, spot._replace(behind=True)))
                 if window not in self.hidden:
                     self._top(top, spot)
             except GLib.Error:
@@ -286,17 +284,17 @@ class Walk:
             self._menu_bottom = box[1] + box[3] if box and box[3] > 0 else 0
         if role == "root pane":
             dy = max(0, self._menu_bottom - box[1]) if box and self._menu_bottom else 0
-            spot = replace(spot, office=True, steady=True, dy=dy, above=None)
+            spot = spot._replace(office=True, steady=True, dy=dy, above=None)
         if box and spot.dy and spot.above:
             fits = overhang(box[1], box[3], spot.above) < overhang(box[1] + spot.dy, box[3], spot.above)
-            spot = replace(spot, dy=0) if fits else spot
+            spot = spot._replace(dy=0) if fits else spot
         if role == "table" and spot.office and node.get_child_count() > CHILDREN_MAX:
             self._sheets.append((len(self.elements), node, spot))
             return
         if box:
             box = (box[0], box[1] + spot.dy, box[2], box[3])
             if role in _CLIPS:
-                spot = replace(spot, clip=common(box, spot.clip) or spot.clip)
+                spot = spot._replace(clip=common(box, spot.clip) or spot.clip)
             self._say(node, role, box, states, spot)
         self._below(node, role, box, states, spot)
 
@@ -307,15 +305,15 @@ class Walk:
         first = len(self.elements)
         popup = spot.popup or role == "combo box" or (role == "menu" and not web)
         steady = spot.steady and not role.startswith(OTHERS)
-        spot = replace(spot, view=None, above=box, opened=False, web=web, popup=popup, steady=steady)
+        spot = spot._replace(view=None, above=box, opened=False, web=web, popup=popup, steady=steady)
         if role == _ICON_VIEW and box:
-            spot = replace(spot, view=box, shift=scrolled(node))
+            spot = spot._replace(view=box, shift=scrolled(node))
         if role == "menu" and not web and states.contains(_SELECTABLE) and not states.contains(_SELECTED):
             return
         if role == "menu" and not web and not states.contains(_SELECTABLE):
             if not self._popups():
                 return
-            spot = replace(spot, opened=True)
+            spot = spot._replace(opened=True)
         if spot.depth < DEPTH_MAX:
             self._children(node, role, box, spot)
         if page and box:
@@ -326,7 +324,7 @@ class Walk:
         count = node.get_child_count()
         named = spot.office and role in ("panel", "tool bar")
         bar = (self._name(node, spot) if named else role if role == "status bar" else "") or spot.bar
-        below = replace(spot, depth=spot.depth + 1, bar=bar)
+        below = spot._replace(depth=spot.depth + 1, bar=bar)
         if spot.steady and count <= CHILDREN_MAX and (role in HOLDERS or (role == "tool bar" and bar != _FORMULA_BAR)):
             self._remembered(node, role, box, count, below)
             return
@@ -392,7 +390,7 @@ class Walk:
     def _say(self, node: Any, role: str, box: Box, states: Any, spot: Spot) -> None:
         if role in _SILENT_ROLES or box[2] <= 0 or box[3] <= 0 or not inside(box, self._size):
             return
-        if self._covered(box, replace(spot, popup=spot.popup or role.startswith("document"))):
+        if self._covered(box, spot._replace(popup=spot.popup or role.startswith("document"))):
             return
         name = plain(self._name(node, spot)).strip()
         text, caret = text_of(node, role, self._shows(box, spot))

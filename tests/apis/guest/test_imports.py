@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 import apis.guest
 
@@ -27,3 +30,15 @@ def test_no_module_needs_one_that_needs_it() -> None:
         assert list(TopologicalSorter(needs).static_order())
     except CycleError as error:
         raise AssertionError(f"modules import each other: {error.args[1]}") from error
+
+
+HEAVY = {"PIL.Image", "pyte", "urllib.request", "logging", "dataclasses", "secrets", "shutil", "_hashlib"}
+
+
+@pytest.mark.desktop
+def test_an_agent_begins_without_what_most_desktops_never_need() -> None:
+    began = "import sys; sys.path.insert(0, sys.argv[1]); import guest.agent, guest.screen.tree; print(*sys.modules)"
+    said = subprocess.run(
+        ["/usr/bin/python3", "-I", "-c", began, str(FOLDER.parent)], capture_output=True, text=True, check=True
+    )
+    assert HEAVY.isdisjoint(said.stdout.split())

@@ -82,9 +82,10 @@ VAR = ("/var/lib/dbus", "/var/cache/fontconfig", "/var/lib/libreoffice")
 
 def started(argv: Sequence[str], uid: int | None, fds: Sequence[int], **more: Any) -> subprocess.Popen[bytes]:
     """A program of user `uid`, of this process's own where that is None, which inherits the open ones of `fds`."""
-    own: dict[str, Any] = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
+    # The kernel copies this whole process for a child that Python itself makes another user's.
+    own = () if uid is None else ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--")
     kept, env = [fd for fd in fds if fd >= 0], {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
-    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, pass_fds=kept, env=env, **own, **more)
+    return subprocess.Popen([*own, *argv], stdin=subprocess.DEVNULL, pass_fds=kept, env=env, **more)
 
 
 def limited(open_files: int) -> list[str]:

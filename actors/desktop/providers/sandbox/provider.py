@@ -32,7 +32,7 @@ from apis.tasks.verify.verify import WantedFile
 from runtime.errors import ConfigError
 
 CLOSE_AGAIN_S = (0.1, 1.0, 3.0)  # a process that has just died keeps its desktop's group for a moment
-PROGRAMS = ("bwrap", "prlimit", "Xvfb", "openbox", "dbus-daemon")
+PROGRAMS = ("bwrap", "prlimit", "setpriv", "Xvfb", "openbox", "dbus-daemon")
 SOCKET_PATH_MAX = 107
 START_S = 20.0
 COMPILE_S = 60.0
