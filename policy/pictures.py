@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -199,9 +200,86 @@ def picture_ids(width: int, height: int, style: PictureStyle) -> list[int]:
     return [style.start_id, *[style.pad_id] * tokens_of(width, height, style), style.end_id]
 
 
-def picture_size(png: bytes) -> tuple[int, int]:
-    """Width and height in pixels, by the head alone. Raises PictureError for what is no bounded, still PNG."""
+class Shown(msgspec.Struct, frozen=True):
+    """A picture within a sequence: its pads begin at `at`, and lie in `rows` of `columns`, row by row."""
+
+    at: int
+    rows: int
+    columns: int
+    digest: str  # SHA-256 of `png`, hex
+    png: bytes
+
+    @property
+    def tokens(self) -> int:
+        return self.rows * self.columns
+
+
+def shown(at: int, digest: str, png: bytes, style: PictureStyle) -> Shown:
+    """The picture of `digest` whose first pad is `at`. Raises PictureError, also where a picture has other bytes."""
+    _, down, across = grid_of(*picture_size(png), style)
+    return Shown(at, down // style.merge, across // style.merge, digest, png)
+
+
+def shown_in(ids: Sequence[int], pngs: Sequence[bytes], style: PictureStyle) -> tuple[Shown, ...]:
+    """The pictures by the order of their pads, which are all of `ids`. Raises PictureError."""
+    pictures: list[Shown] = []
+    at = -1
+    for png in pngs:
+        try:
+            at = ids.index(style.pad_id, at + 1)
+        except ValueError:
+            raise PictureError(f"{len(pngs)} pictures, and pads for {len(pictures)}") from None
+        picture = shown(at, hashlib.sha256(png).hexdigest(), png, style)
+        at += picture.tokens
+        if ids[picture.at - 1 : at + 1] != [style.start_id, *[style.pad_id] * picture.tokens, style.end_id]:
+            raise PictureError(f"picture {len(pictures)} stands for {picture.tokens} pads between its start and end")
+        pictures.append(picture)
+    if style.pad_id in ids[at + 1 :]:
+        raise PictureError(f"{len(pngs)} pictures, and pads for more")
+    return tuple(pictures)
+
+
+def collapsed(ids: Sequence[int], pictures: Sequence[Shown]) -> list[int]:
+    """`ids` with one pad a picture, as SGLang takes them."""
+    kept, end = [], 0
+    for picture in pictures:
+        kept += ids[end : picture.at + 1]
+        end = picture.at + picture.tokens
+    return [*kept, *ids[end:]]
+
+
+def turned_positions(length: int, pictures: Sequence[Shown]) -> list[list[int]]:
+    """Positions in time, height and width of each of `length` tokens, as Qwen2-VL counts them.
+
+    A text's token has three equal numbers. A picture takes as many positions as its longer side has tokens.
+    """
+    time, height, width = places = [[], [], []]  # type: list[list[int]]
+    here = 0
+
+    def text(until: int) -> int:
+        count = until - len(time)
+        for axis in places:
+            axis.extend(range(here, here + count))
+        return here + count
+
+    for picture in pictures:
+        here = text(picture.at)
+        time.extend([here] * picture.tokens)
+        height.extend(here + row for row in range(picture.rows) for _ in range(picture.columns))
+        width.extend(here + column for _ in range(picture.rows) for column in range(picture.columns))
+        here += max(picture.rows, picture.columns)
+    text(length)
+    return places
+
+
+def picture_size(png: bytes, *, whole: bool = False) -> tuple[int, int]:
+    """Width and height in pixels, by the head alone; `whole` decodes the rest, too.
+
+    Raises PictureError for what is no bounded, still PNG.
+    """
     with _opened(png) as image:
+        if whole:
+            image.load()
         return image.size
 
 

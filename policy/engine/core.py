@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import torch
@@ -22,6 +22,7 @@ from policy.engine.cache import KeyValueCache, PrefixIndex
 from policy.engine.model import Chunk, Decoder, EngineWeights
 from policy.engine.scheduler import FOLLOW, MIXED, Finish, Scheduler, Sequence, SequenceWork
 from policy.errors import EngineError
+from policy.vision.eyes import Eyes
 
 
 class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +102,21 @@ def score(logits: Tensor, successors: list[int]) -> list[float]:
     return torch.log_softmax(logits, dim=-1).gather(1, index)[:, 0].tolist()
 
 
+def chunk_of(work: SequenceWork, eyes: Eyes | None) -> Chunk:
+    """What is to be computed, with the embeddings of its pictures."""
+    sequence, start, end, wanted = work
+    chunk = Chunk(sequence.row or 0, start, sequence.ids[start:end], wanted)
+    if sequence.positions is None or eyes is None:
+        return chunk
+    seen: list[tuple[int, torch.Tensor]] = []
+    for picture in sequence.pictures:
+        first, last = max(start, picture.at), min(end, picture.at + picture.tokens)
+        if first < last:
+            (whole,) = eyes.see([(picture.digest, picture.png)])
+            seen.append((first - start, whole[first - picture.at : last - picture.at]))
+    return chunk._replace(positions=[axis[start:end] for axis in sequence.positions], seen=seen)
+
+
 @dataclass(slots=True)
 class Resident:
     """Weights in memory under a name; `serial` tells apart reloads under one name."""
@@ -151,7 +167,7 @@ class EngineCore:
 
         They keep the old weights' keys and values, or with `retract` have them computed again.
         """
-        self._same_shape(weights)
+        weights = self._taken(weights)
         if retract:
             self.scheduler.retract()
         old = self.current
@@ -172,7 +188,7 @@ class EngineCore:
         if weights is None:
             self.pinned[name] = self.current
             return
-        self._same_shape(weights)
+        weights = self._taken(weights)
         self._serial += 1
         self.pinned[name] = Resident(self._serial, name, path, weights)
 
@@ -182,12 +198,16 @@ class EngineCore:
         if kept is not None and kept.serial != self.current.serial:
             self.prefix.drop(kept.serial)
 
-    def _same_shape(self, weights: EngineWeights) -> None:
-        alike = ("vocab", "hidden", "layers", "heads", "kv_heads", "head_dim")
+    def _taken(self, weights: EngineWeights) -> EngineWeights:
+        """New weights, with the eyes that are there where theirs are the same. Raises EngineError for another shape."""
+        alike = ("vocab", "hidden", "layers", "heads", "kv_heads", "head_dim", "vision", "mrope")
         for field in (*alike, "ffn", "rope_base", "norm_eps"):
             ours, theirs = getattr(self.arch, field), getattr(weights.arch, field)
             if ours != theirs:
                 raise EngineError(f"the new weights have {field} {theirs}, the running model has {ours}")
+        eyes = self.current.weights.eyes
+        same = eyes is not None and weights.eyes is not None and eyes.same(weights.eyes)
+        return replace(weights, eyes=eyes) if same else weights
 
     # --- sequences -----------------------------------------------------------------------------------------------
 
@@ -233,11 +253,7 @@ class EngineCore:
         if not works:
             return []
         resident = self._resident(works[0].sequence.lane)
-        chunks = [
-            Chunk(work.sequence.row or 0, work.start, work.sequence.ids[work.start : work.end], work.wanted)
-            for work in works
-        ]
-        logits = self._decoder.forward(resident.weights, chunks)
+        logits = self._decoder.forward(resident.weights, [chunk_of(work, resident.weights.eyes) for work in works])
         drawn = self._read(works, logits, resident)
         now = time.monotonic()
         changed = [sequence for sequence in drawn if self._settle(sequence, now) or sequence.stream]
@@ -263,7 +279,7 @@ class EngineCore:
         serial = self._resident(sequence.lane).serial
         sequence.kv_weights = serial
         sequence.admitted_s = sequence.admitted_s or time.monotonic()
-        blocks = self.prefix.match(serial, sequence.ids, sequence.reusable)
+        blocks = self.prefix.match(serial, sequence.keys, sequence.reusable)
         if blocks and sequence.row is not None:
             self.cache.load(sequence.row, blocks)
         sequence.computed = len(blocks) * self.options.block_tokens
@@ -337,7 +353,7 @@ class EngineCore:
         """Put whole blocks of the first `tokens` of a row into the prefix index."""
         if sequence.kv_weights == MIXED or sequence.row is None:
             return
-        first, blocks = self.prefix.insert(sequence.kv_weights, sequence.ids[:tokens])
+        first, blocks = self.prefix.insert(sequence.kv_weights, sequence.keys[:tokens])
         if blocks:
             self.cache.store(sequence.row, first, blocks)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import AsyncGenerator
@@ -18,7 +19,8 @@ from tokenizers import Tokenizer
 from policy.engine.protocol import BadRequest, GenerateBody, SamplingParams, read_body, read_params, refuse
 from policy.engine.scheduler import Draw, Finish, Sequence
 from policy.engine.worker import EngineThread
-from policy.errors import EngineBusy, EngineError
+from policy.errors import EngineBusy, EngineError, PictureError
+from policy.pictures import Shown, picture_size, shown_in
 
 
 def load_tokenizer(folder: Path) -> Tokenizer | None:
@@ -86,7 +88,8 @@ class GenerateHandler:
 
         Closing the iterator ends the answer. Raises EngineError: BadRequest, EngineBusy, or a failure.
         """
-        wanted = self._wanted(body)
+        pictures = await asyncio.to_thread(self._pictures, body)
+        wanted = self._wanted(body, pictures)
         try:
             subscription = await self._engine.submit(wanted.sequence, body.weight_version)
         except EngineBusy:
@@ -106,7 +109,22 @@ class GenerateHandler:
 
     # --- request -------------------------------------------------------------------------------------------------
 
-    def _wanted(self, body: GenerateBody) -> _Wanted:
+    def _pictures(self, body: GenerateBody) -> tuple[Shown, ...]:
+        """Those of the prompt, decoded once to know that they can be. Raises BadRequest."""
+        eyes = self._engine.core.current.weights.eyes
+        if eyes is None:
+            if body.image_data:
+                raise refuse("image_data: this model reads text alone")
+            return ()
+        try:
+            pngs = body.pictures
+            for png in pngs:
+                picture_size(png, whole=True)
+            return shown_in(body.input_ids, pngs, eyes.style)
+        except PictureError as error:
+            raise refuse(f"image_data: {error}") from error
+
+    def _wanted(self, body: GenerateBody, pictures: tuple[Shown, ...]) -> _Wanted:
         """The response to draw. Raises BadRequest."""
         prompt, rid = body.input_ids, body.rid or secrets.token_hex(16)
         params = read_params(bytes(body.sampling_params))
@@ -133,6 +151,7 @@ class GenerateHandler:
             score_at=score_from if score_from < len(prompt) else None,
             stream=body.stream,
             received_s=time.monotonic(),
+            pictures=pictures,
         )
         return _Wanted(sequence, params, logprobs, score_from)
 

@@ -10,7 +10,7 @@ are reordered so that each rotary pair lies side by side: one complex product ro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -24,7 +24,10 @@ from policy import hf_folder, tensorfiles
 from policy.architecture import Architecture, inverse_frequencies, read_architecture
 from policy.engine.cache import KeyValueCache
 from policy.errors import EngineError
+from policy.pictures import style_of
 from policy.settings import ADAPTER_CONFIG
+from policy.tensorfiles import SEEING
+from policy.vision.eyes import Eyes, eyes_of
 from runtime import disk
 from runtime.errors import ConfigError
 
@@ -55,6 +58,7 @@ class EngineWeights:
     final_norm: Tensor  # [width]
     head: Tensor  # [hidden, vocab]
     digest: str  # SHA-256 of the safetensors files, hex
+    eyes: Eyes | None = None  # of a model that sees
 
 
 def load_weights(
@@ -78,6 +82,7 @@ def load_weights(
         if adapter is not None:
             scale, low_rank = _scale(adapter), hf_folder.loaded(adapter)
         digest = tensorfiles.digest(adapter or folder)
+        style = style_of(folder)
     except (ConfigError, OSError) as error:
         raise EngineError(str(error)) from error
 
@@ -105,6 +110,9 @@ def load_weights(
         final_norm=take("model.norm.weight"),
         head=head.t(),
         digest=digest,
+        eyes=eyes_of(
+            style, arch, {name: take(name) for name in list(tensors) if name.startswith(SEEING)}, dtype, device
+        ),
     )
     if low_rank:
         raise EngineError(f"{adapter}: {min(low_rank)} belongs to no tensor of {folder}")
@@ -175,6 +183,8 @@ class Chunk(NamedTuple):
     start: int  # position of ids[0]
     ids: list[int]
     wanted: int  # logits are returned for this many of the last tokens
+    positions: list[list[int]] | None = None  # in time, height and width; None: those of text
+    seen: Sequence[tuple[int, Tensor]] = ()  # place in `ids`, and embeddings in place of the ids' from there on
 
 
 class _Singles(NamedTuple):
@@ -206,6 +216,8 @@ class Decoder:
         rates[: arch.rotary_dim // 2] = inverse_frequencies(arch)
         angles = torch.outer(torch.arange(cache.length, dtype=torch.float32), rates)
         self._turns = torch.polar(torch.ones_like(angles), angles).to(device)[:, None]  # [length, 1, half]
+        pairs = [axis for axis, count in enumerate(arch.mrope) for _ in range(count)]
+        self._axis_of = torch.tensor(pairs + [0] * (len(rates) - len(pairs)), device=device)
         self._range = torch.arange(cache.length, device=device)
         self._query_width = arch.heads * arch.head_dim
         self._group = arch.heads // arch.kv_heads
@@ -220,6 +232,8 @@ class Decoder:
         singles, blocks = self._attention_plan(chunks)
         hidden = weights.embedding[ids]
         turns = self._turns[positions]
+        if any(chunk.positions for chunk in chunks):
+            turns = self._see(chunks, hidden)
         for number, layer in enumerate(weights.layers[:-1]):
             mixed = self._project(layer, number, hidden, turns, places)
             self._finish_layer(layer, hidden, self._attend(number, mixed, singles, blocks))
@@ -240,19 +254,32 @@ class Decoder:
         ids: list[int] = []
         positions: list[int] = []
         rows: list[int] = []
-        for row, start, chunk, _ in chunks:
+        for row, start, chunk, *_ in chunks:
             ids += chunk
             positions += range(start, start + len(chunk))
             rows += [row] * len(chunk)
         packed = torch.tensor((ids, positions, rows), device=self.device)
         return packed[0], packed[1], self.cache.places(packed[2], packed[1])
 
+    def _see(self, chunks: list[Chunk], hidden: Tensor) -> Tensor:
+        """Put what is seen into `hidden` [tokens, hidden]; returns [tokens, 1, half], each pair by its own axis."""
+        axes: list[list[int]] = [[], [], []]
+        for chunk in chunks:
+            text = range(chunk.start, chunk.start + len(chunk.ids))
+            for place, rows in chunk.seen:
+                first = len(axes[0]) + place
+                hidden[first : first + len(rows)] = rows
+            for axis, own in zip(axes, chunk.positions or [text] * 3, strict=True):
+                axis.extend(own)
+        of_pair = torch.tensor(axes, device=self.device)[self._axis_of].t()
+        return self._turns[:, 0].gather(0, of_pair)[:, None]
+
     def _attention_plan(self, chunks: list[Chunk]) -> tuple[_Singles | None, list[_Block]]:
         ones = [chunk for chunk in chunks if len(chunk.ids) == 1]
-        singles = self._singles([(row, start) for row, start, _, _ in ones]) if ones else None
+        singles = self._singles([(row, start) for row, start, *_ in ones]) if ones else None
         blocks: list[_Block] = []
         first = len(ones)
-        for row, start, ids, _ in chunks[first:]:
+        for row, start, ids, *_ in chunks[first:]:
             end = start + len(ids)
             keys, values = self.cache.views(slice(row, row + 1), end)
             mask = None
@@ -288,7 +315,7 @@ class Decoder:
         places: list[int] = []
         queries: list[tuple[int, int]] = []
         end, simple = 0, True
-        for row, start, ids, wanted in chunks:
+        for row, start, ids, wanted, *_ in chunks:
             end += len(ids)
             places += range(end - wanted, end)
             simple = simple and wanted <= 1

@@ -8,6 +8,7 @@ without influence on the result are ignored.
 
 from __future__ import annotations
 
+import base64
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
@@ -62,12 +63,16 @@ class SamplingParams(msgspec.Struct, kw_only=True):
 
 # Fields of SGLang's that ask for another prompt, draw or answer.
 _REFUSED = (
-    "text input_embeds positional_embed_overrides image_data video_data audio_data session_params lora_path lora_id"
+    "text input_embeds positional_embed_overrides video_data audio_data session_params lora_path lora_id"
     " custom_logit_processor watermark max_thinking_tokens require_reasoning top_logprobs_num token_ids_logprob"
     " return_hidden_states return_sampling_mask return_text_in_logprobs return_flat_raw_top_logprobs"
     " return_flat_raw_output_top_logprobs return_flat_raw_top_logprobs_b64 return_routed_experts return_indexer_topk"
     " return_bytes return_entropy return_prompt_token_ids multi_item_delimiter_indices token_indices_to_pool"
 ).split()
+
+
+MOST_PICTURES = 64  # of a request
+PNG_URL = "data:image/png;base64,"
 
 
 class GenerateBody(msgspec.Struct, kw_only=True):
@@ -83,6 +88,16 @@ class GenerateBody(msgspec.Struct, kw_only=True):
     logprob_start_len: int | None = -1
     stream: bool = False
     weight_version: str | None = None
+    image_data: str | Annotated[list[str], msgspec.Meta(max_length=MOST_PICTURES)] | None = None
+
+    @property
+    def pictures(self) -> list[bytes]:
+        """PNGs in the order of their pads. Raises BadRequest for what is no base64; SGLang takes addresses as well."""
+        texts = [self.image_data] if isinstance(self.image_data, str) else self.image_data or []
+        try:
+            return [base64.b64decode(text.removeprefix(PNG_URL), validate=True) for text in texts]
+        except ValueError as error:
+            raise refuse(f"image_data: pictures are base64: {error}") from error
 
 
 _body_decoder = msgspec.json.Decoder(GenerateBody)

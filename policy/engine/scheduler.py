@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from policy.errors import EngineBusy
+from policy.pictures import Shown, turned_positions
 
 FOLLOW = -1  # lane of sequences that are always drawn from the newest weights
 MIXED = -2  # keys and values of a row come from more than one version
@@ -76,10 +77,18 @@ class Sequence:
     first_token_s: float = 0.0
     finished_s: float = 0.0
     finish: Finish | None = None
+    pictures: tuple[Shown, ...] = ()
+    keys: list[int] = field(init=False)  # `ids`, but that a pad says of which picture it is: what a prefix is known by
+    positions: list[list[int]] | None = None  # of each token in time, height and width, where there are pictures
     random: random.Random = field(init=False)
 
     def __post_init__(self) -> None:
         self.prompt_len = len(self.ids)
+        self.keys = self.ids
+        if self.pictures:
+            self.keys, self.positions = list(self.ids), turned_positions(len(self.ids), self.pictures)
+            for picture in self.pictures:
+                self.keys[picture.at : picture.at + picture.tokens] = [-1 - int(picture.digest, 16)] * picture.tokens
         self.random = random.Random(self.draw.seed)  # noqa: S311 - draws tokens, keeps no secret
 
     @property
@@ -115,6 +124,10 @@ class Sequence:
         """Take a drawn token on and decide whether it ends the response: length first, as SGLang does."""
         at = len(self.ids) - self.prompt_len
         self.ids.append(token)
+        if self.positions is not None:
+            self.keys.append(token)
+            for axis in self.positions:
+                axis.append(axis[-1] + 1)
         self.logprobs.append(logprob)
         if self.spans and self.spans[-1].version == version:
             self.spans[-1].end = at + 1
@@ -239,7 +252,7 @@ class Scheduler:
         limit = min(sequence.reusable, other.prompt_len) // self._block * self._block
         shared = 0
         while shared < limit and (
-            sequence.ids[shared : shared + self._block] == other.ids[shared : shared + self._block]
+            sequence.keys[shared : shared + self._block] == other.keys[shared : shared + self._block]
         ):
             shared += self._block
         return 2 * (shared - other.computed) > len(sequence.ids)

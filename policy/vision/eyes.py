@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from policy.architecture import Architecture
-from policy.pictures import PictureStyle, patches, style_of
+from policy.pictures import PictureStyle, patches
 from policy.tensorfiles import SEEING
 from policy.vision.tower import Tower
 
@@ -50,13 +49,13 @@ class Eyes:
 
 
 def eyes_of(
-    folder: Path, arch: Architecture, tensors: Mapping[str, Tensor], dtype: torch.dtype, device: torch.device
+    style: PictureStyle | None,
+    arch: Architecture,
+    tensors: Mapping[str, Tensor],
+    dtype: torch.dtype,
+    device: torch.device,
 ) -> Eyes | None:
-    """The eyes of the model in `folder` with the tower of `tensors`; None for one that reads text alone.
-
-    Raises ConfigError.
-    """
-    style = style_of(folder)
+    """The eyes of a model, with the tower of `tensors`; None for one that reads text alone."""
     if style is None or arch.vision is None:
         return None
     with torch.device("meta"):

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import Qwen2_5_VLForConditionalGeneration
 
 from policy import hf_folder, tensorfiles
 from policy.architecture import read_architecture
 from policy.pictures import patches, tokens_of
 from policy.vision.eyes import Eyes, eyes_of
 from runtime.errors import ConfigError
-from tests.policy.vision_model import png_of, tiny_vision_folder
+from tests.policy.vision_model import png_of, style, tiny_vision_folder, transformers_model
 
 
 @pytest.fixture(scope="module")
@@ -107,14 +106,9 @@ def test_an_export_has_the_untouched_tower(folder: Path, tmp_path: Path) -> None
     assert all(torch.equal(back[name], tensor) for name, tensor in (stored | text).items())
 
 
-def transformers_model(folder: Path) -> Qwen2_5_VLForConditionalGeneration:
-    model = Qwen2_5_VLForConditionalGeneration.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
-    return model.eval()
-
-
 def eyes(folder: Path) -> Eyes:
     shape = read_architecture(folder)
-    made = eyes_of(folder, shape, hf_folder.read(folder), torch.float32, torch.device("cpu"))
+    made = eyes_of(style(folder), shape, hf_folder.read(folder), torch.float32, torch.device("cpu"))
     assert made is not None
     return made
 

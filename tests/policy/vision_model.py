@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import numpy as np
 import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
+from transformers import Qwen2_5_VLForConditionalGeneration
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from deploy.recipes import seeing
 from policy.pictures import PictureStyle, style_of
@@ -60,3 +64,24 @@ def png_of(width: int, height: int, mode: str = "RGB", seed: int = 0) -> bytes:
     file = io.BytesIO()
     image.save(file, "PNG")
     return file.getvalue()
+
+
+@lru_cache(maxsize=4)
+def transformers_model(folder: Path) -> Qwen2_5_VLForConditionalGeneration:
+    """In float32; a folder must not change."""
+    model = Qwen2_5_VLForConditionalGeneration.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+    return model.eval()
+
+
+def reference_logits(folder: Path, ids: Sequence[int], pngs: Sequence[bytes]) -> torch.Tensor:
+    """Logits [len(ids), vocab] of transformers, with its own processor."""
+    look = style(folder)
+    inputs: dict[str, Any] = {"input_ids": torch.tensor([list(ids)])}
+    if pngs:
+        edges = {"shortest_edge": look.least_pixels, "longest_edge": look.most_pixels}
+        images = [Image.open(io.BytesIO(png)) for png in pngs]
+        inputs |= Qwen2VLImageProcessorPil(size=edges)(images, return_tensors="pt")
+        inputs["mm_token_type_ids"] = (inputs["input_ids"] == look.pad_id).long()
+    with torch.inference_mode():
+        logits: torch.Tensor = transformers_model(folder)(**inputs).logits[0]
+    return logits

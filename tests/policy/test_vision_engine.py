@@ -1,0 +1,169 @@
+"""Pictures in the embedded engine: logits of transformers, prefixes known by what was seen, refusals."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from policy.engine.core import EngineCore, chunk_of
+from policy.engine.scheduler import SequenceWork
+from policy.errors import PictureError
+from policy.pictures import PictureStyle, collapsed, picture_ids, shown, shown_in, turned_positions
+from tests.policy.engine_tools import Server, engine_server, make_core, response, run_core
+from tests.policy.vision_model import png_of, reference_logits, style, tiny_vision_folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_vision_folder(tmp_path_factory.mktemp("seeing") / "model")
+
+
+def prompt_of(parts: Sequence[list[int] | tuple[int, int]], look: PictureStyle) -> list[int]:
+    """Ids of text, and pictures of a size."""
+    return [i for part in parts for i in (picture_ids(*part, look) if isinstance(part, tuple) else part)]
+
+
+SIZES = [(56, 56), (90, 200), (31, 150)]
+PARTS = {
+    "text": [[7, 8, 9, 300, 21]],
+    "one": [[7, 8], (140, 90), [9, 300, 21]],
+    "first": [(140, 90), [9, 300, 21]],
+    "last": [[9, 300], (200, 56)],
+    "two": [[5], (56, 84), [9, 300, 21], (300, 112), [8, 8]],
+    "neighbours": [[5], (56, 84), (33, 90), [8, 8]],
+}
+
+
+def pictures_of(parts: Sequence[list[int] | tuple[int, int]]) -> list[bytes]:
+    return [png_of(*part, seed=number) for number, part in enumerate(parts) if isinstance(part, tuple)]
+
+
+def logits_of(core: EngineCore, ids: list[int], pngs: list[bytes], pieces: int = 1) -> Tensor:
+    """The engine's logits at every position, computed in so many pieces."""
+    eyes = core.current.weights.eyes
+    assert eyes is not None
+    sequence = response("a", ids, 1, pictures=shown_in(ids, pngs, eyes.style))
+    edges = [len(ids) * k // pieces for k in range(pieces + 1)]
+    works = [SequenceWork(sequence, a, b, b - a) for a, b in pairwise(edges)]
+    return torch.cat([core._decoder.forward(core.current.weights, [chunk_of(work, eyes)]) for work in works])
+
+
+@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_logits_are_those_of_transformers(folder: Path, name: str, pieces: int) -> None:
+    core, look = make_core(folder, context_length=512), style(folder)
+    ids, pngs = prompt_of(PARTS[name], look), pictures_of(PARTS[name])
+    theirs = reference_logits(folder, ids, pngs)
+    ours = logits_of(core, ids, pngs, pieces)
+    assert float((ours - theirs).abs().max()) <= 1e-4 * float(theirs.abs().max())
+
+
+def test_what_is_drawn_after_pictures_is_scored_as_transformers_does(folder: Path) -> None:
+    core, look = make_core(folder, context_length=512, prefill_tokens=16), style(folder)
+    runs = [(prompt_of(PARTS[name], look), pictures_of(PARTS[name])) for name in ("two", "text", "one")]
+    answers = [response(str(n), ids, 12, pictures=shown_in(ids, pngs, look)) for n, (ids, pngs) in enumerate(runs)]
+    run_core(core, *answers)
+    for answer, (ids, pngs) in zip(answers, runs, strict=True):
+        theirs = torch.log_softmax(reference_logits(folder, answer.ids, pngs), -1)[len(ids) - 1 : -1]
+        chosen = theirs[range(12), answer.output]
+        assert torch.allclose(chosen, torch.tensor(answer.logprobs), atol=1e-4)
+        assert answer.output == theirs.argmax(-1).tolist()
+
+
+def test_a_prefix_is_known_by_what_was_seen(folder: Path) -> None:
+    core, look = make_core(folder, context_length=512, max_running_requests=1), style(folder)
+    ids = prompt_of([[7, 8], (140, 90), [9, 300, 21]], look)
+    png, other = png_of(140, 90), png_of(140, 90, seed=1)
+    answers = [
+        response(str(n), ids, 4, pictures=shown_in(ids, [p], look)) for n, p in enumerate((png, png, other, other))
+    ]
+    for answer in answers:
+        run_core(core, answer)
+    first, again, blind, last = answers
+    assert (first.cached, again.cached) == (0, len(ids) // 8 * 8)
+    assert blind.cached == 0 if ids.index(look.pad_id) < 8 else 8
+    assert last.cached == again.cached
+    assert first.logprobs == pytest.approx(again.logprobs, abs=1e-5)
+    assert first.logprobs != pytest.approx(blind.logprobs, abs=1e-3)
+    eyes = core.current.weights.eyes
+    assert eyes is not None
+    assert eyes.passes == 2
+
+
+def test_new_weights_keep_the_eyes(folder: Path, tmp_path: Path) -> None:
+    core = make_core(folder, context_length=64)
+    eyes = core.current.weights.eyes
+    core.install(make_core(folder, context_length=64).current.weights, "0.1", "")
+    assert core.current.weights.eyes is eyes
+    core.install(
+        make_core(tiny_vision_folder(tmp_path / "other", seed=1), context_length=64).current.weights, "0.2", ""
+    )
+    assert core.current.weights.eyes is not eyes
+
+
+def test_positions_are_those_of_qwen(folder: Path) -> None:
+    look = style(folder)
+    ids = prompt_of([[5, 6], (84, 56), [8, 8]], look)
+    (picture,) = shown_in(ids, [png_of(84, 56)], look)
+    assert (picture.at, picture.rows, picture.columns) == (3, 2, 3)
+    time, height, width = turned_positions(len(ids), [picture])
+    assert time == [0, 1, 2, 3, 3, 3, 3, 3, 3, 6, 7, 8]
+    assert height == [0, 1, 2, 3, 3, 3, 4, 4, 4, 6, 7, 8]
+    assert width == [0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7, 8]
+    assert collapsed(ids, [picture]) == [5, 6, look.start_id, look.pad_id, look.end_id, 8, 8]
+    assert turned_positions(3, []) == [[0, 1, 2]] * 3
+
+
+@pytest.mark.parametrize(
+    ("parts", "pictures"),
+    [
+        ([[5], (84, 56)], []),
+        ([[5], (84, 56)], [(84, 56), (84, 56)]),
+        ([[5], (84, 56)], [(112, 56)]),
+        ([[5], (84, 56), (84, 56)], [(84, 56)]),
+        ([[5]], [(84, 56)]),
+    ],
+)
+def test_pads_without_their_pictures_are_refused(
+    folder: Path, parts: list[list[int] | tuple[int, int]], pictures: list[tuple[int, int]]
+) -> None:
+    look = style(folder)
+    with pytest.raises(PictureError):
+        shown_in(prompt_of(parts, look), [png_of(*size) for size in pictures], look)
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    with engine_server(folder, "--context-length", "512") as running:
+        yield running
+
+
+async def test_a_request_shows_pictures(server: Server, folder: Path) -> None:
+    look = style(folder)
+    ids, png = prompt_of(PARTS["one"], look), pictures_of(PARTS["one"])[0]
+    text = base64.b64encode(png).decode()
+    params = {"max_new_tokens": 3, "temperature": 0.0}
+    for data in (text, [text], ["data:image/png;base64," + text]):
+        answer = await server.generate(input_ids=ids, image_data=data, sampling_params=params, return_logprob=True)
+        assert answer["meta_info"]["prompt_tokens"] == len(ids)
+    core = make_core(folder, context_length=512)
+    same = response("a", ids, 3, pictures=(shown(ids.index(look.pad_id), hashlib.sha256(png).hexdigest(), png, look),))
+    run_core(core, same)
+    assert answer["output_ids"] == same.output
+
+
+@pytest.mark.parametrize(
+    "data", ["/etc/passwd", "https://example.org/a.png", ["%%%"], [base64.b64encode(b"GIF89a").decode()], [""], 7, None]
+)
+async def test_a_request_is_refused_by_name(server: Server, folder: Path, data: object) -> None:
+    ids = prompt_of(PARTS["one"], style(folder))
+    status, answer = await server.post("/generate", {"input_ids": ids, "image_data": data})
+    assert status == 400, answer
+    assert "image_data" in str(answer)
