@@ -241,7 +241,8 @@ def shown_in(ids: Sequence[int], pngs: Sequence[bytes], style: PictureStyle) -> 
 
 def collapsed(ids: Sequence[int], pictures: Sequence[Shown]) -> list[int]:
     """`ids` with one pad a picture, as SGLang takes them."""
-    kept, end = [], 0
+    kept: list[int] = []
+    end = 0
     for picture in pictures:
         kept += ids[end : picture.at + 1]
         end = picture.at + picture.tokens
@@ -253,7 +254,7 @@ def turned_positions(length: int, pictures: Sequence[Shown]) -> list[list[int]]:
 
     A text's token has three equal numbers. A picture takes as many positions as its longer side has tokens.
     """
-    time, height, width = places = [[], [], []]  # type: list[list[int]]
+    time, height, width = places = [list[int]() for _ in range(3)]
     here = 0
 
     def text(until: int) -> int:

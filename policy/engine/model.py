@@ -265,7 +265,7 @@ class Decoder:
         """Put what is seen into `hidden` [tokens, hidden]; returns [tokens, 1, half], each pair by its own axis."""
         axes: list[list[int]] = [[], [], []]
         for chunk in chunks:
-            text = range(chunk.start, chunk.start + len(chunk.ids))
+            text = list(range(chunk.start, chunk.start + len(chunk.ids)))
             for place, rows in chunk.seen:
                 first = len(axes[0]) + place
                 hidden[first : first + len(rows)] = rows
