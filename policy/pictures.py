@@ -200,7 +200,7 @@ def picture_ids(width: int, height: int, style: PictureStyle) -> list[int]:
     return [style.start_id, *[style.pad_id] * tokens_of(width, height, style), style.end_id]
 
 
-class Shown(msgspec.Struct, frozen=True):
+class PicturePlace(msgspec.Struct, frozen=True):
     """A picture within a sequence: its pads begin at `at`, and lie in `rows` of `columns`, row by row."""
 
     at: int
@@ -214,15 +214,15 @@ class Shown(msgspec.Struct, frozen=True):
         return self.rows * self.columns
 
 
-def shown(at: int, digest: str, png: bytes, style: PictureStyle) -> Shown:
+def shown(at: int, digest: str, png: bytes, style: PictureStyle) -> PicturePlace:
     """The picture of `digest` whose first pad is `at`. Raises PictureError, also where a picture has other bytes."""
     _, down, across = grid_of(*picture_size(png), style)
-    return Shown(at, down // style.merge, across // style.merge, digest, png)
+    return PicturePlace(at, down // style.merge, across // style.merge, digest, png)
 
 
-def shown_in(ids: Sequence[int], pngs: Sequence[bytes], style: PictureStyle) -> tuple[Shown, ...]:
+def shown_in(ids: Sequence[int], pngs: Sequence[bytes], style: PictureStyle) -> tuple[PicturePlace, ...]:
     """The pictures by the order of their pads, which are all of `ids`. Raises PictureError."""
-    pictures: list[Shown] = []
+    pictures: list[PicturePlace] = []
     at = -1
     for png in pngs:
         try:
@@ -239,7 +239,7 @@ def shown_in(ids: Sequence[int], pngs: Sequence[bytes], style: PictureStyle) -> 
     return tuple(pictures)
 
 
-def collapsed(ids: Sequence[int], pictures: Sequence[Shown]) -> list[int]:
+def collapsed(ids: Sequence[int], pictures: Sequence[PicturePlace]) -> list[int]:
     """`ids` with one pad a picture, as SGLang takes them."""
     kept: list[int] = []
     end = 0
@@ -249,7 +249,7 @@ def collapsed(ids: Sequence[int], pictures: Sequence[Shown]) -> list[int]:
     return [*kept, *ids[end:]]
 
 
-def turned_positions(length: int, pictures: Sequence[Shown]) -> list[list[int]]:
+def turned_positions(length: int, pictures: Sequence[PicturePlace]) -> list[list[int]]:
     """Positions in time, height and width of each of `length` tokens, as Qwen2-VL counts them.
 
     A text's token has three equal numbers. A picture takes as many positions as its longer side has tokens.

@@ -20,7 +20,7 @@ from policy.engine.protocol import BadRequest, GenerateBody, SamplingParams, rea
 from policy.engine.scheduler import Draw, Finish, Sequence
 from policy.engine.worker import EngineThread
 from policy.errors import EngineBusy, EngineError, PictureError
-from policy.pictures import Shown, picture_size, shown_in
+from policy.pictures import PicturePlace, picture_size, shown_in
 
 
 def load_tokenizer(folder: Path) -> Tokenizer | None:
@@ -109,7 +109,7 @@ class GenerateHandler:
 
     # --- request -------------------------------------------------------------------------------------------------
 
-    def _pictures(self, body: GenerateBody) -> tuple[Shown, ...]:
+    def _pictures(self, body: GenerateBody) -> tuple[PicturePlace, ...]:
         """Those of the prompt, decoded once to know that they can be. Raises BadRequest."""
         eyes = self._engine.core.current.weights.eyes
         if eyes is None:
@@ -124,7 +124,7 @@ class GenerateHandler:
         except PictureError as error:
             raise refuse(f"image_data: {error}") from error
 
-    def _wanted(self, body: GenerateBody, pictures: tuple[Shown, ...]) -> _Wanted:
+    def _wanted(self, body: GenerateBody, pictures: tuple[PicturePlace, ...]) -> _Wanted:
         """The response to draw. Raises BadRequest."""
         prompt, rid = body.input_ids, body.rid or secrets.token_hex(16)
         params = read_params(bytes(body.sampling_params))

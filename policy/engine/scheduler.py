@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from policy.errors import EngineBusy
-from policy.pictures import Shown, turned_positions
+from policy.pictures import PicturePlace, turned_positions
 
 FOLLOW = -1  # lane of sequences that are always drawn from the newest weights
 MIXED = -2  # keys and values of a row come from more than one version
@@ -77,7 +77,7 @@ class Sequence:
     first_token_s: float = 0.0
     finished_s: float = 0.0
     finish: Finish | None = None
-    pictures: tuple[Shown, ...] = ()
+    pictures: tuple[PicturePlace, ...] = ()
     keys: list[int] = field(init=False)  # `ids`, but that a pad says of which picture it is: what a prefix is known by
     positions: list[list[int]] | None = None  # of each token in time, height and width, where there are pictures
     random: random.Random = field(init=False)
