@@ -42,31 +42,6 @@ class PlacerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     wait_s: float = 600.0  # for the first machine of each host
 
 
-class Life:
-    """One life of a host that was ordered."""
-
-    def __init__(self, spec: HostSpec, guest: Arrival) -> None:
-        self.spec, self.guest = spec, guest
-        self.id = guest.ticket.life
-        self.since = time.monotonic()
-        self.placed: asyncio.Future[frames.HostPlaced] = asyncio.get_running_loop().create_future()
-        self.ended = asyncio.Event()  # for sure
-        self.over = asyncio.Event()  # ended, or given up
-        self.code: int | None = None
-        self.cause = ""
-        self.lines: asyncio.Queue[str | None] = asyncio.Queue(1000)
-
-    def end(self, code: int | None, cause: str, *, sure: bool = True) -> None:
-        self.code, self.cause = code, cause
-        self.placed.cancel()
-        if self.lines.full():
-            self.lines.get_nowait()
-        self.lines.put_nowait(None)
-        if sure:
-            self.ended.set()
-        self.over.set()
-
-
 class Placer:
     """Places hosts by a process of its own, and lets them in. `give_up` is called with why no host can be placed."""
 
@@ -79,7 +54,7 @@ class Placer:
         self._link: frames.Link[frames.FromPlacer | frames.ToPlacer] | None = None
         self._up = asyncio.Event()  # while the placer process takes orders
         self._cause = ""  # why it is not up, once that is known
-        self._lives: dict[str, Life] = {}
+        self._lives: dict[str, PlacedHost] = {}
         self._scope = TaskScope(lambda name, error: give_up(f"{name} failed: {error!r}"))
         self._stop = asyncio.Event()
         self._live: asyncio.Task[None] | None = None
@@ -112,17 +87,18 @@ class Placer:
             by_need.setdefault(frames.wanted(life.spec.place or {}), []).append(life.spec.name)
         return [f"{', '.join(names)} wait for a machine with {need} free: {there}" for need, names in by_need.items()]
 
-    async def order(self, spec: HostSpec, arguments: list[str]) -> Life:
-        """Have a life of `spec` started, once the placer takes orders."""
+    async def order(self, life: PlacedHost) -> Arrival:
+        """Have `life` started, once the placer takes orders."""
         await self._up.wait()
-        life = Life(spec, self.door.expect(spec.name, self._mark))
-        self._lives[life.id] = life
+        spec = life.spec
+        guest = life.guest = self.door.expect(spec.name, self._mark)
+        self._lives[guest.ticket.life] = life
         self._tell(
             frames.PlaceHost(
-                life=life.id,
+                life=guest.ticket.life,
                 run=self._run_dir.name,
-                arguments=arguments,
-                ticket=msgspec.msgpack.encode(life.guest.ticket),
+                arguments=life.arguments,
+                ticket=msgspec.msgpack.encode(guest.ticket),
                 env={name: os.environ[name] for name in spec.passes if name in os.environ} | spec.env,
                 names=list(NAMES),
                 families=list(FAMILIES),
@@ -130,16 +106,15 @@ class Placer:
                 resources=spec.place or {},
             )
         )
-        return life
+        return guest
 
-    def kill(self, life: Life) -> None:
-        if not life.ended.is_set():
-            self._tell(frames.Kill(life=life.id))
+    def kill(self, life: PlacedHost) -> None:
+        if life.guest is not None and not life.ended.is_set():
+            self._tell(frames.Kill(life=life.guest.ticket.life))
 
-    def forget(self, life: Life) -> None:
-        self.door.forget(life.guest)
-        if life.ended.is_set():
-            self._lives.pop(life.id, None)
+    def forget(self, life: PlacedHost) -> None:
+        if life.guest is not None and life.ended.is_set():
+            self._lives.pop(life.guest.ticket.life, None)
 
     def _tell(self, frame: frames.ToPlacer) -> None:
         if self._link is not None:
@@ -205,10 +180,10 @@ class Placer:
                 ) is not None:
                     self._heard(life, frame)
 
-    def _heard(self, life: Life, frame: frames.HostPlaced | frames.HostSaid | frames.Ended) -> None:
+    def _heard(self, life: PlacedHost, frame: frames.HostPlaced | frames.HostSaid | frames.Ended) -> None:
         if isinstance(frame, frames.Ended):
             life.end(frame.code, frame.cause, sure=frame.sure)
-            del self._lives[life.id]
+            del self._lives[frame.life]
         elif isinstance(frame, frames.HostSaid):
             if not life.lines.full():
                 life.lines.put_nowait(frame.line)
@@ -245,11 +220,26 @@ class PlacedHost(Launched):
     """One life of a host on a machine of the cluster's choice, as `launch.Child` is one on this machine."""
 
     def __init__(self, placer: Placer, spec: HostSpec, arguments: list[str], *, first: bool) -> None:
-        self._placer, self._spec, self._arguments = placer, spec, arguments
-        self._first = first
-        self._life: Life | None = None
-        self._ordered = asyncio.Event()
+        self.spec, self.arguments = spec, arguments
+        self.guest: Arrival | None = None  # once it was ordered
+        self.placed: asyncio.Future[frames.HostPlaced] = asyncio.get_running_loop().create_future()
+        self.ended = asyncio.Event()  # for sure
+        self.over = asyncio.Event()  # ended, or given up
+        self.code: int | None = None
+        self.cause = ""
+        self.lines: asyncio.Queue[str | None] = asyncio.Queue(1000)
+        self._placer, self._first = placer, first
         self._closed = False  # the link was closed by the other side: the host has ended
+
+    def end(self, code: int | None, cause: str, *, sure: bool = True) -> None:
+        self.code, self.cause = code, cause
+        self.placed.cancel()
+        if self.lines.full():
+            self.lines.get_nowait()
+        self.lines.put_nowait(None)
+        if sure:
+            self.ended.set()
+        self.over.set()
 
     async def link(self, frame_type: object) -> frames.Link[Any]:
         """The link, once it has been placed and has come in.
@@ -258,38 +248,34 @@ class PlacedHost(Launched):
         """
         try:
             async with asyncio.timeout(self._placer.spec.wait_s if self._first else None):
-                life = self._life = await self._placer.order(self._spec, self._arguments)
-                self._ordered.set()
-                await asyncio.wait([life.placed])
+                guest = await self._placer.order(self)
+                await asyncio.wait([self.placed])
         except TimeoutError:
             waits = "; ".join(self._placer.waits())
             raise ConfigError(f"cluster.wait_s: {self._placer.spec.wait_s:g} s are over, and {waits}") from None
-        if life.placed.cancelled():
-            raise HostLost(f"host {self._spec.name} can't be placed: {life.cause}")
-        placed = life.placed.result()
+        if self.placed.cancelled():
+            raise HostLost(f"host {self.spec.name} can't be placed: {self.cause}")
+        placed = self.placed.result()
         self.pid, self.machine = placed.pid, placed.machine
-        ended = asyncio.ensure_future(life.ended.wait())
+        ended = asyncio.ensure_future(self.ended.wait())
         try:
-            limit = self._spec.start_timeout_s
-            either: set[asyncio.Future[Any]] = {life.guest.came, ended}
+            limit = self.spec.start_timeout_s
+            either: set[asyncio.Future[Any]] = {guest.came, ended}
             await asyncio.wait(either, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         finally:
             ended.cancel()
-        if not life.guest.came.done():
-            what = f"ended on {self.machine}: {life.cause}" if life.ended.is_set() else f"did not come in {limit:g} s"
-            raise HostLost(f"host {self._spec.name} {what}")
-        return frames.Link(*life.guest.came.result(), frame_type)
+        if not guest.came.done():
+            what = f"ended on {self.machine}: {self.cause}" if self.ended.is_set() else f"did not come in {limit:g} s"
+            raise HostLost(f"host {self.spec.name} {what}")
+        return frames.Link(*guest.came.result(), frame_type)
 
     async def output(self, line: Callable[[str], None]) -> None:
-        await self._ordered.wait()
-        assert self._life is not None
-        while (text := await self._life.lines.get()) is not None:
+        while (text := await self.lines.get()) is not None:
             line(text)
 
     @property
     def exited(self) -> asyncio.Event:
-        assert self._life is not None
-        return self._life.over
+        return self.over
 
     async def until_exit_or(self, reading: Coroutine[None, None, None]) -> None:
         """As `Launched.until_exit_or`; of a machine that can't be reached `reap` waits for its own limit then."""
@@ -301,20 +287,20 @@ class PlacedHost(Launched):
         await super().until_exit_or(to_the_end())
 
     def kill(self) -> None:
-        if self._life is not None:
-            self._placer.kill(self._life)
-            self._life.over.set()
+        if self.guest is not None:
+            self._placer.kill(self)
+            self.over.set()
 
     async def reap(self, stopped_by: float) -> int | None:
         """Let this life in no more and end it; waits for the word that it has, or until it has stopped by itself."""
-        if self._life is None:
+        if self.guest is None:
             return None
         self.kill()
-        came = self._life.guest.came.done()
-        self._placer.door.forget(self._life.guest)
+        came = self.guest.came.done()
+        self._placer.door.forget(self.guest)
         left_s = max(GONE_S, stopped_by - time.monotonic()) if came and not self._closed else GONE_S
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(left_s):
-                await self._life.ended.wait()
-        self._placer.forget(self._life)
-        return self._life.code
+                await self.ended.wait()
+        self._placer.forget(self)
+        return self.code

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import orjson
@@ -39,25 +40,6 @@ MOST_PIXELS = 8192 * 8192  # of the screenshot that it is made of
 _APART = {"seats", "curve"}
 _PHASES = {Phase.RL: "RL step", Phase.PULSE: "pulse step", Phase.BC: "cloning step"}
 _CODED = {"endings", "faults"}  # counts by a code, shown in plain words
-# Name, help, the label next to `run`, and the field of `RunNow` with its values.
-_COUNTERS = (
-    ("computerrl_episodes", "Episodes with an outcome.", "lane", "episodes"),
-    ("computerrl_faults", "Episodes that infrastructure broke.", "cause", "faults"),
-    ("computerrl_groups_ended", "Groups by how they ended.", "ending", "endings"),
-    ("computerrl_optimizer_steps", "Optimizer steps that stand.", "phase", "steps"),
-    ("computerrl_trained_trajectories", "Trajectories by optimizer steps between playing and training.", "staleness",
-     "staleness"),
-)  # fmt: skip
-_GAUGES = (
-    ("computerrl_groups", "Groups that have not ended.", "state", "groups"),
-    ("computerrl_seat_time_seconds", "Where seats spent the last ten minutes.", "stage", "stages_s"),
-)
-_OF_STEP = (
-    ("loss", "computerrl_loss", "Loss of the newest optimizer step."),
-    ("entropy", "computerrl_entropy_nats", "Entropy per token at the newest optimizer step."),
-    ("kl", "computerrl_kl_nats", "KL per token from the reference at the newest optimizer step."),
-    ("clip_fraction", "computerrl_clip_ratio", "Share of clipped tokens in the newest optimizer step."),
-)
 
 
 class CrowdedError(ComputerRLError):
@@ -239,6 +221,40 @@ def small(picture: bytes) -> bytes | None:
     return out.getvalue()
 
 
+def _newest(key: str) -> Callable[[RunNow], Mapping[str, float]]:
+    def of(now: RunNow) -> Mapping[str, float]:
+        values = [value for step in now.curve if (value := _value(step, (key,))) is not None]
+        return {"": values[-1]} if values else {}
+
+    return of
+
+
+# Kind, name, help, the label next to `run` ("" for none), and its values by that label.
+_SERIES: tuple[tuple[Any, str, str, str, Callable[[RunNow], Mapping[str, float]]], ...] = (
+    (CounterMetricFamily, "episodes", "Episodes with an outcome.", "lane", lambda now: now.episodes),
+    (CounterMetricFamily, "faults", "Episodes that infrastructure broke.", "cause", lambda now: now.faults),
+    (CounterMetricFamily, "groups_ended", "Groups by how they ended.", "ending", lambda now: now.endings),
+    (CounterMetricFamily, "optimizer_steps", "Optimizer steps that stand.", "phase", lambda now: now.steps),
+    (CounterMetricFamily, "trained_trajectories", "Trajectories by optimizer steps between playing and training.",
+     "staleness", lambda now: now.staleness),
+    (CounterMetricFamily, "sampler_tokens", "Tokens by who drew them.", "sampler",
+     lambda now: {sampler.name: sampler.tokens for sampler in now.samplers}),
+    (GaugeMetricFamily, "groups", "Groups that have not ended.", "state", lambda now: now.groups),
+    (GaugeMetricFamily, "seat_time_seconds", "Where seats spent the last ten minutes.", "stage",
+     lambda now: now.stages_s),
+    (GaugeMetricFamily, "seats_busy", "Seats that play.", "", lambda now: {"": sum(bool(s.trace) for s in now.seats)}),
+    (GaugeMetricFamily, "quarantined", "Seats, hosts, images and tasks in quarantine.", "",
+     lambda now: {"": len(now.quarantine)}),
+    (GaugeMetricFamily, "loss", "Loss of the newest optimizer step.", "", _newest("loss")),
+    (GaugeMetricFamily, "entropy_nats", "Entropy per token at the newest optimizer step.", "", _newest("entropy")),
+    (GaugeMetricFamily, "kl_nats", "KL per token from the reference at the newest optimizer step.", "", _newest("kl")),
+    (GaugeMetricFamily, "clip_ratio", "Share of clipped tokens in the newest optimizer step.", "",
+     _newest("clip_fraction")),
+    (GaugeMetricFamily, "train_success_ratio", "Success of the newest step's training episodes.", "",
+     _newest("success")),
+)  # fmt: skip
+
+
 class RunMetrics(Collector):
     """All series of the runs below a folder that go on."""
 
@@ -263,29 +279,12 @@ class RunMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         looks = self._looks()
-        for made, rows in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
-            for name, text, label, field in rows:
-                family = made(name, text, labels=("run", label))
-                for look in looks:
-                    for what, value in getattr(look, field).items():
-                        family.add_metric((look.run, str(what)), value)
-                yield family
-        drawn = CounterMetricFamily("computerrl_sampler_tokens", "Tokens by who drew them.", labels=("run", "sampler"))
-        for look in looks:
-            for sampler in look.samplers:
-                drawn.add_metric((look.run, sampler.name), sampler.tokens)
-        yield drawn
-        yield _gauge("computerrl_seats_busy", "Seats that play.", {
-            look.run: sum(1.0 for seat in look.seats if seat.trace) for look in looks
-        })  # fmt: skip
-        yield _gauge("computerrl_quarantined", "Seats, hosts, images and tasks in quarantine.", {
-            look.run: float(len(look.quarantine)) for look in looks
-        })  # fmt: skip
-        for key, name, text in _OF_STEP:
-            newest = {look.run: step.figures[key] for look in looks for step in look.curve if key in step.figures}
-            yield _gauge(name, text, newest)
-        of_batch = {look.run: step.success for look in looks for step in look.curve if step.success is not None}
-        yield _gauge("computerrl_train_success_ratio", "Success of the newest step's training episodes.", of_batch)
+        for kind, name, text, label, of in _SERIES:
+            family = kind(f"computerrl_{name}", text, labels=("run", label) if label else ("run",))
+            for look in looks:
+                for what, value in of(look).items():
+                    family.add_metric((look.run, str(what)) if label else (look.run,), value)
+            yield family
 
     def _looks(self) -> list[RunNow]:
         going = {
@@ -300,10 +299,3 @@ class RunMetrics(Collector):
             except (ComputerRLError, OSError):
                 continue  # it begins or ends in this moment; the next scrape sees it, or does not
         return looks
-
-
-def _gauge(name: str, text: str, values: dict[str, float]) -> GaugeMetricFamily:
-    made = GaugeMetricFamily(name, text, labels=("run",))
-    for run, value in values.items():
-        made.add_metric((run,), value)
-    return made
