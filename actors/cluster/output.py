@@ -14,12 +14,13 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 EVERY_S = 5.0  # between two lines on how work goes
 UNBOUNDED = sys.maxsize  # characters of a line that goes to no terminal
+N = TypeVar("N", int, float)
 
 
 def clean(text: str, *, lines: bool = False) -> str:
@@ -148,3 +149,30 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours}h{minutes:02d}m"
     return f"{minutes}m{seconds_left:02d}s" if minutes else f"{seconds_left}s"
+
+
+# Plain words for the codes of the ledger; JSON and logs keep the codes.
+_PLAIN = {
+    # phases
+    "demo": "demonstrations", "bc": "cloning", "rl": "RL",
+    # why an episode ended as it did
+    "not_verified": "the check says no", "out_of_steps": "no turn left",
+    "agent_broke_desktop": "broke its desktop", "agent_gave_up": "gave up",
+    # how a group ended
+    "trained": "trained on", "stale": "too old", "zero_variance": "rewards all equal", "lost": "lost to faults",
+    "phase_closed": "its phase had ended", "orphaned": "undone by a resume",
+    # why a phase began
+    "begin": "start", "counted": "steps done", "plateau": "success levelled off", "finished": "all done",
+    "demos_complete": "demonstrations done", "demos_exhausted": "no more demonstrations", "bc_complete": "cloning done",
+    "pulse_complete": "pulse done", "no_signal": "all rewards equal", "no_success": "no success",
+}  # fmt: skip
+
+
+def plain(code: str) -> str:
+    """`code` in plain words; of one that has none here, its own words."""
+    return _PLAIN.get(code, code.replace("_", " "))
+
+
+def plainly(counts: Mapping[str, N]) -> dict[str, N]:
+    """The same counts under plain words."""
+    return {plain(code): count for code, count in counts.items()}

@@ -20,9 +20,9 @@ from actors.cluster import paths as places
 from actors.cluster.config import deploy_files, models, suites
 from actors.cluster.config.suggest import blamed
 from actors.cluster.evaluate import settings as evaluated
+from actors.cluster.output import plain
 from actors.cluster.runs import weights
 from actors.cluster.web.serve import refuse_port
-from actors.cluster.words import plain
 from actors.desktop.answers import Chat
 from actors.desktop.config import EndpointConfig, key_of
 from actors.desktop.endpoint import Endpoint

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import msgspec
 
-from actors.cluster.checks.tasks.command import refuse_unless_fit
+from actors.cluster.checks.tasks import refuse_unless_fit
 from actors.cluster.config import models, suites, tasksets
 from actors.cluster.config.schema import SeatsConfig
 from actors.desktop.answers import Answer, Prompt, packed_prompt

@@ -19,7 +19,7 @@ OF_DESKTOPS = {
     for part in (
         "apis/documents/read/parse.py",
         "apis/guest/chromium/profile.py",
-        "actors/cluster/build/ledger.py",  # of a build, not of a run
+        "actors/cluster/build/pipeline.py",  # of a build, not of a run
     )
 }
 SQL = re.compile(

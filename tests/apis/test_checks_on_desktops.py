@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from actors.cluster.checks.apis.command import functions, missing
-from actors.cluster.checks.apis.desk import RealDesk, opened, provider
+from actors.cluster.checks.desk import RealDesk, opened, provider
+from actors.cluster.checks.functions import functions, missing
 from actors.desktop.config import SandboxConfig
 from apis.apps.check.case import tables
 from apis.apps.check.run import run

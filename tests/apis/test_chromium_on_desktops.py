@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from actors.cluster.checks.apis.desk import REST, RealDesk, opened, provider
+from actors.cluster.checks.desk import REST, RealDesk, opened, provider
 from actors.desktop.config import SandboxConfig
 from apis.apps.check.case import tables
 from apis.observation import from_guest

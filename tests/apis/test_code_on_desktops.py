@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from actors.cluster.checks.apis.command import missing
-from actors.cluster.checks.apis.desk import RealDesk, opened, provider
+from actors.cluster.checks.desk import RealDesk, opened, provider
+from actors.cluster.checks.functions import missing
 from actors.desktop.config import SandboxConfig
 from actors.desktop.link import GuestLink
 from actors.desktop.pool.pool import DesktopPool

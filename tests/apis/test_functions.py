@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import apis.guest
-from actors.cluster.checks.apis import command
+from actors.cluster.checks import functions as command
 from actors.cluster.runs import doctor
 from apis.actions.grammar import RefusedAnswer, parse
 from apis.actions.gui import GUI, AnyAction, Tool, functions_for, line

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from actors.cluster.checks.apis.desk import OPEN_MS, RealDesk, opened, provider
+from actors.cluster.checks.desk import OPEN_MS, RealDesk, opened, provider
 from actors.desktop import link
 from actors.desktop.config import SandboxConfig
 from apis.apps.check.case import tables

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from actors.cluster.checks.apis.command import missing
+from actors.cluster.checks.functions import missing
 from actors.desktop.answers import Answer, Answerer, Prompt
 from actors.desktop.player import Player, demonstrated
 from actors.desktop.pool.pool import DesktopPool

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actors.cluster.checks.tasks import fetch
+from actors.cluster.checks import fetch
 from apis.tasks import osworld
 from apis.tasks.metrics.metric import Score
 from apis.tasks.osworld import HOME, Task

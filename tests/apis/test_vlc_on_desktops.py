@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.cluster.checks.apis.command import missing
-from actors.cluster.checks.apis.desk import RealDesk, opened, provider
+from actors.cluster.checks.desk import RealDesk, opened, provider
+from actors.cluster.checks.functions import missing
 from actors.desktop.config import SandboxConfig
 from apis.apps.check.case import tables
 from apis.observation import from_guest

@@ -17,7 +17,7 @@ import time
 import msgspec
 
 from actors.cluster import output
-from actors.cluster.checks.apis.desk import provider, sandbox_set
+from actors.cluster.checks.desk import provider, sandbox_set
 from actors.cluster.config import models
 from actors.desktop.config import PoolConfig, SandboxConfig, screen_of
 from actors.desktop.link import LinkDown

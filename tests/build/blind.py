@@ -16,7 +16,7 @@ import yaml
 from msgspec.structs import replace
 
 from actors.cluster.build.trials import BuildDesk
-from actors.cluster.checks.apis.desk import RealDesk, provider, sandbox_set
+from actors.cluster.checks.desk import RealDesk, provider, sandbox_set
 from apis import built, catalogue
 from apis.apps.check.case import Case, tables
 from apis.apps.check.run import run

@@ -88,7 +88,7 @@ async def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 USED = """
 import asyncio, sys
-from actors.cluster.checks.apis.desk import CALL_S, provider, sandbox_set
+from actors.cluster.checks.desk import CALL_S, provider, sandbox_set
 from actors.desktop.link import GuestLink
 from actors.desktop.provider import DesktopSpec
 from apis.actions.grammar import parse

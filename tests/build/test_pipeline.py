@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors.cluster.build.ledger import BuildLedger
-from actors.cluster.build.pipeline import Pipeline
+from actors.cluster.build.pipeline import BuildLedger, Pipeline
 from actors.desktop.config import EndpointConfig
 from actors.desktop.endpoint import Endpoint
 from apis import built

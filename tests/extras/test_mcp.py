@@ -97,7 +97,7 @@ async def test_tools_are_called_and_what_fails_is_the_call_alone(folder: Path, m
 
 USED = """
 import asyncio, sys
-from actors.cluster.checks.apis.desk import CALL_S, provider, sandbox_set
+from actors.cluster.checks.desk import CALL_S, provider, sandbox_set
 from actors.desktop.link import GuestLink
 from actors.desktop.provider import DesktopSpec
 from apis.actions.grammar import parse

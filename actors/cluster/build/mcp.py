@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from actors.cluster import output
-from actors.cluster.build.report import write_json
-from actors.cluster.checks.apis.desk import CALL_S, OPEN_MS, provider, sandbox_set
+from actors.cluster.build.command import write_json
+from actors.cluster.checks.desk import CALL_S, OPEN_MS, provider, sandbox_set
 from actors.desktop import mcp
 from actors.desktop.link import GuestLink
 from actors.desktop.provider import DesktopSpec

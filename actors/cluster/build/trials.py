@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from actors.cluster.checks.apis.desk import CALL_S, RealDesk
+from actors.cluster.checks.desk import CALL_S, RealDesk
 from actors.desktop.link import LinkDown
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import DesktopFault, GuestRefused

@@ -16,15 +16,15 @@ from pathlib import Path
 import msgspec
 
 from actors.cluster import output
-from actors.cluster.checks.tasks.command import refuse_unless_fit
-from actors.cluster.checks.tasks.live import Troubles
+from actors.cluster.checks.live import Troubles
+from actors.cluster.checks.tasks import refuse_unless_fit
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
+from actors.cluster.output import plain
 from actors.cluster.report.episodes import EpisodeView, ShownStep
 from actors.cluster.runs import ledgers
 from actors.cluster.views import episodes
 from actors.cluster.views.episodes import EpisodeLine
-from actors.cluster.words import plain
 from actors.desktop.answers import Answer, Prompt, PromptTooLong
 from actors.desktop.files.read_home import ReadLimits, as_wanted
 from actors.desktop.player import Play, Player

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from actors.cluster import output
+from actors.cluster.output import plain, plainly
 from actors.cluster.report.pooled import Group, pooled_rounds
 from actors.cluster.report.run_data import RunFigures, Stretch, series
-from actors.cluster.words import plain, plainly
 from actors.replay.messages import Phase
 from runtime.errors import ConfigError
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from actors.cluster.output import plain
 from actors.cluster.runs import ledgers
 from actors.cluster.runs.evaluation_rounds import gains, rounds_of
-from actors.cluster.words import plain
 from actors.desktop.config import WHOLE_ONE_IN
 from actors.replay.database import queries
 from actors.replay.messages import VersionSpan

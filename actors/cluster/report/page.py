@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from actors.cluster import output, tables
+from actors.cluster.output import plain, plainly
 from actors.cluster.report import pooled
 from actors.cluster.report.drawing import Picture
 from actors.cluster.report.episodes import BeforeAndAfter, EpisodeView
@@ -19,7 +20,6 @@ from actors.cluster.report.run_data import RunFigures
 from actors.cluster.report.time_spent import Overlap
 from actors.cluster.runs.evaluation_rounds import SCORES, EvaluationRound, instances, spread
 from actors.cluster.tables import TableCell, TextTable
-from actors.cluster.words import plain, plainly
 from actors.replay.database import queries
 from actors.replay.statistics import Gain, Rate
 from runtime.messaging.message import Version

@@ -15,6 +15,7 @@ import msgspec
 from actors.cluster import output, tables
 from actors.cluster import paths as places
 from actors.cluster.config.suggest import hint
+from actors.cluster.output import plain, plainly
 from actors.cluster.report import page, pooled, run_data
 from actors.cluster.report.drawing import pictures
 from actors.cluster.report.episodes import BeforeAndAfter, choose, learned
@@ -22,7 +23,6 @@ from actors.cluster.report.pooled import Group
 from actors.cluster.report.run_data import SUFFIX, RunFigures
 from actors.cluster.runs import evaluation_rounds, run_folder
 from actors.cluster.runs.run_folder import LAST, find
-from actors.cluster.words import plain, plainly
 from actors.replay.database import queries
 from runtime.errors import ConfigError
 

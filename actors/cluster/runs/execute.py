@@ -19,13 +19,13 @@ import psutil
 
 from actors.cluster import output
 from actors.cluster.config.schema import Deploy
+from actors.cluster.output import plain
 from actors.cluster.runs import refusals, trackers
 from actors.cluster.runs.apply import LivePlan
 from actors.cluster.runs.compose import Plan
 from actors.cluster.runs.evaluation_rounds import Verdict
 from actors.cluster.runs.run_folder import OUT_OF_TIME, RunRecord
 from actors.cluster.runs.run_reader import EVALUATION, RunNow, RunReader
-from actors.cluster.words import plain
 from actors.desktop.providers.sandbox.owners import namespace
 from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, PhaseRef, WaitFigures
 from runtime.disk import refusal

@@ -18,10 +18,10 @@ import msgspec
 from actors.cluster import output, paths, tables
 from actors.cluster.config import deploy_files, models
 from actors.cluster.config.suggest import hint
+from actors.cluster.output import plain
 from actors.cluster.report.episodes import EpisodeView, ShownStep, read
 from actors.cluster.runs import ledgers, run_folder
 from actors.cluster.tables import TableCell, TextTable
-from actors.cluster.words import plain
 from actors.replay.database import queries
 from actors.replay.messages import Lane, trace_of
 from policy.tokenizer import Tokenizer

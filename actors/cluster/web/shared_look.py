@@ -21,11 +21,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from actors.cluster.output import clean
+from actors.cluster.output import clean, plainly
 from actors.cluster.report.drawing import FIGURES, SUCCESS
 from actors.cluster.runs import ledgers, run_folder
 from actors.cluster.runs.run_reader import RunNow, RunReader, StepNow
-from actors.cluster.words import plainly
 from actors.replay.database import queries
 from actors.replay.messages import Phase
 from runtime.errors import ComputerRLError

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.checks.apis import command
-from actors.cluster.checks.apis.command import complaints, judged, missing, without
+from actors.cluster.checks import functions as command
+from actors.cluster.checks.functions import complaints, judged, missing, without
 from actors.cluster.runs import doctor
 from apis.apps.check.case import Case, NotSo, Step, Table
 from apis.apps.check.run import CaseOutcome, run

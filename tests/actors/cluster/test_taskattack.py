@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.checks.attack import cheats as scenes_module
-from actors.cluster.checks.attack.cheats import CHEATS, Scene
-from actors.cluster.checks.attack.command import trouble
+from actors.cluster.checks import cheats as scenes_module
+from actors.cluster.checks.attack import trouble
+from actors.cluster.checks.cheats import CHEATS, Scene
 from apis.tasks import registry as tasks
 from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May
 from apis.tasks.verify.manifest import Entry, Manifest

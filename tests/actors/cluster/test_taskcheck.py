@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.checks.tasks import static as form
-from actors.cluster.checks.tasks.live import Result, complaints, row
+from actors.cluster.checks import static as form
+from actors.cluster.checks.live import Result, complaints, row
 from actors.cluster.config import suites, tasksets
 from actors.cluster.runs import doctor
 from actors.desktop.providers import home

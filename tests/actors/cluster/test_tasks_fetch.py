@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.checks.tasks import fetch
+from actors.cluster.checks import fetch
 from actors.cluster.config import tasksets
 from apis.tasks import registry as tasks
 from apis.tasksets import store

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from actors.cluster.checks.apis.command import missing
+from actors.cluster.checks.functions import missing
 from apis.applications import OFFICE
 from apis.observation import Element
 from apis.plans.action import typed

@@ -18,9 +18,9 @@ import asyncssh
 import msgspec
 
 from actors.cluster import output
-from actors.cluster.checks.attack.cheats import CHEATS, DONE, UNTOUCHED, Cheat, Scene
-from actors.cluster.checks.tasks.command import chosen, refuse_counts, refuse_unless_fit, seats_of
-from actors.cluster.checks.tasks.live import ClaimsAtOnce, Troubles, in_turns
+from actors.cluster.checks.cheats import CHEATS, DONE, UNTOUCHED, Cheat, Scene
+from actors.cluster.checks.live import ClaimsAtOnce, Troubles, in_turns
+from actors.cluster.checks.tasks import chosen, refuse_counts, refuse_unless_fit, seats_of
 from actors.cluster.config import models, tasksets
 from actors.cluster.config.schema import SeatsConfig
 from actors.desktop.config import PromptConfig

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from actors.cluster import output
-from actors.cluster.checks.apis.desk import opened, provider, sandbox_set
-from actors.cluster.checks.tasks.command import refuse_unless_fit
+from actors.cluster.checks.desk import opened, provider, sandbox_set
+from actors.cluster.checks.tasks import refuse_unless_fit
 from actors.cluster.config.suggest import hint
 from actors.cluster.runs import doctor
 from actors.desktop.link import LinkDown

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from actors.cluster import output
-from actors.cluster.checks.tasks import live
-from actors.cluster.checks.tasks import static as form
-from actors.cluster.checks.tasks.live import Result, Row, Troubles, complaints, row
+from actors.cluster.checks import live
+from actors.cluster.checks import static as form
+from actors.cluster.checks.live import Result, Row, Troubles, complaints, row
 from actors.cluster.commands import flag_of
 from actors.cluster.config import deploy_files, suites, tasksets
 from actors.cluster.config.lanes import Lanes

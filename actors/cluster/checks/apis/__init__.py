@@ -1,1 +1,0 @@
-"""Whether the functions of applications work on the real applications."""
