@@ -58,21 +58,25 @@ def parts(shape: inspect.Type) -> tuple[inspect.Type, ...]:
     return (shape,)
 
 
+def items(value: Any, part: inspect.Type) -> list[tuple[object, Any, inspect.Type]]:
+    """What lies in a list, a tuple or a mapping of type `part`: its place, the item and its type; nothing in others."""
+    if isinstance(value, dict) and isinstance(part, inspect.DictType):
+        return [(key, item, part.value_type) for key, item in value.items()]
+    if isinstance(value, list | tuple) and isinstance(part, inspect.TupleType):
+        return [(n, item, its) for n, (item, its) in enumerate(zip(value, part.item_types, strict=False))]
+    if isinstance(value, list | tuple) and isinstance(part, inspect.ListType | inspect.VarTupleType):
+        return [(n, item, part.item_type) for n, item in enumerate(value)]
+    return []
+
+
 def out_of_bounds(value: Any, shape: inspect.Type, at: str) -> Iterator[tuple[str, Any, str]]:
     """Path, value and reason of each number in `value` that its type's bounds exclude."""
     for part in parts(shape):
-        if isinstance(part, inspect.IntType | inspect.FloatType) and isinstance(value, int | float):
-            if not isinstance(value, bool) and (why := _excluded(value, part)):
-                yield at, value, why
-        elif isinstance(value, list | tuple):
-            if isinstance(part, inspect.TupleType):
-                inner = list(zip(value, part.item_types, strict=False))
-            elif isinstance(part, inspect.ListType | inspect.VarTupleType):
-                inner = [(item, part.item_type) for item in value]
-            else:
-                continue
-            for index, (item, its) in enumerate(inner):
-                yield from out_of_bounds(item, its, f"{at}.{index}")
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if number and isinstance(part, inspect.IntType | inspect.FloatType) and (why := _excluded(value, part)):
+            yield at, value, why
+        for place, item, its in items(value, part):
+            yield from out_of_bounds(item, its, f"{at}.{place}")
 
 
 def _excluded(value: float, part: inspect.IntType | inspect.FloatType) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import textwrap
 from collections.abc import Iterable, Iterator
-from enum import Enum
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any
 
 import msgspec
+from msgspec import inspect
 
 from actors.cluster import output
 from actors.cluster.config.lanes import Lanes
@@ -20,10 +19,12 @@ from actors.learner.config import OPTIONS, RlConfig
 from actors.sampler.config import SglangConfig
 from apis.actions.spaces import MEANING
 from runtime.errors import ConfigError
-from runtime.settings import ADVANCED
+from runtime.settings import ADVANCED, parts
 
-_PLAIN: dict[Any, str] = {
-    str: "text", int: "whole number", float: "number", bool: "true | false", NoneType: "null", Any: "value",
+_PLAIN: dict[type[inspect.Type], str] = {
+    inspect.StrType: "text", inspect.IntType: "whole number", inspect.FloatType: "number", inspect.NoneType: "null",
+    inspect.BoolType: "true | false", inspect.AnyType: "value", inspect.DictType: "mapping", inspect.ListType: "list",
+    inspect.VarTupleType: "list", inspect.TupleType: "list",
 }  # fmt: skip
 
 
@@ -62,75 +63,51 @@ def command(args: argparse.Namespace) -> int:
 
 def of_deploy() -> list[Key]:
     """All keys, in order of declaration. What the entries of several lists share is printed with the first list."""
-    return list(_of(DeployFile, "", {}))
+    return list(_of(inspect.type_info(DeployFile), "", {}))
 
 
-def _of(struct: type[msgspec.Struct], at: str, seen: dict[type, str], chosen: str = "") -> Iterator[Key]:
-    for field in msgspec.structs.fields(struct):
-        key = f"{at}.{field.encode_name}" if at else field.encode_name
-        parts = list(_parts(field.type))
-        entries = [inner for part in parts if get_origin(part) is list for inner in _parts(get_args(part)[0])]
-        structs = [inner for inner in entries if _is_struct(inner)]
-        same = next((seen[one] for one in structs if one in seen), "")
-        if not any(map(_is_struct, parts)):
-            said, advanced = _said(field.type)
+def _of(struct: inspect.Type, at: str, seen: dict[type, str], chosen: str = "") -> Iterator[Key]:
+    for field in struct.fields if isinstance(struct, inspect.StructType) else ():
+        key, shapes, default = f"{at}.{field.encode_name}".lstrip("."), parts(field.type), _default(field)
+        entries = [each for part in shapes if isinstance(part, inspect.ListType) for each in parts(part.item_type)]
+        structs = [each for each in entries if isinstance(each, inspect.StructType)]
+        sections = [part for part in shapes if isinstance(part, inspect.StructType)]
+        same = next((seen[each.cls] for each in structs if each.cls in seen), "")
+        if not sections:
+            meta = field.type if isinstance(field.type, inspect.Metadata) else inspect.Metadata(field.type)
             shared = f"Its entries are those of {same}." if same else ""
-            meaning = " ".join(filter(None, (chosen, said, shared)))
-            yield Key(key, " or ".join(map(_called, parts)), _default(field), advanced, meaning)
-        yield from _chosen([part for part in parts if _is_struct(part)], key, seen, chosen, _default(field))
+            meaning = " ".join(filter(None, (chosen, (meta.extra_json_schema or {}).get("description", ""), shared)))
+            advanced = bool((meta.extra or {}).get(ADVANCED))
+            yield Key(key, " or ".join(map(_called, shapes)), default, advanced, meaning)
+        yield from _chosen(sections, key, seen, chosen, default)
         if not same:
-            seen.update(dict.fromkeys(structs, key))
+            seen.update({each.cls: key for each in structs})
             yield from _chosen(structs, f"{key}[]", seen, chosen, None)
 
 
 def _chosen(
-    structs: list[type[msgspec.Struct]], at: str, seen: dict[type, str], chosen: str, default: str | None
+    structs: list[inspect.StructType], at: str, seen: dict[type, str], chosen: str, default: str | None
 ) -> Iterator[Key]:
     """The keys of what lies at `at`, which is one of `structs`; which, its `type` says where there are several."""
-    tags = [str(one.__struct_config__.tag) for one in structs]
     if len(structs) > 1:
         usual = None if default is None else msgspec.json.decode(default)["type"]
-        yield Key(f"{at}.type", " | ".join(tags), usual, advanced=at.endswith("[]"), meaning="Chooses which it is.")
-    for one, tag in zip(structs, tags, strict=True):
-        yield from _of(one, at, seen, f"({tag})" if len(structs) > 1 else chosen)
+        kinds = " | ".join(str(each.tag) for each in structs)
+        yield Key(f"{at}.type", kinds, usual, advanced=at.endswith("[]"), meaning="Chooses which it is.")
+    for each in structs:
+        yield from _of(each, at, seen, f"({each.tag})" if len(structs) > 1 else chosen)
 
 
-def _said(annotation: Any) -> tuple[str, bool]:
-    metas = [one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, msgspec.Meta)]
-    said = next((one for one in metas if one.description), msgspec.Meta(description=""))
-    return said.description or "", bool((said.extra or {}).get(ADVANCED))
+def _called(shape: inspect.Type) -> str:
+    if isinstance(shape, inspect.LiteralType):
+        return " | ".join(map(str, shape.values))
+    if isinstance(shape, inspect.EnumType):
+        return " | ".join(str(each.value) for each in shape.cls)
+    return _PLAIN[type(shape)]
 
 
-def _parts(shape: Any) -> Iterator[Any]:
-    if get_origin(shape) is Annotated:
-        yield from _parts(get_args(shape)[0])
-    elif get_origin(shape) in (Union, UnionType):
-        for part in get_args(shape):
-            yield from _parts(part)
-    else:
-        yield shape
-
-
-def _is_struct(shape: Any) -> bool:
-    return isinstance(shape, type) and issubclass(shape, msgspec.Struct)
-
-
-def _called(shape: Any) -> str:
-    if get_origin(shape) is Literal:
-        return " | ".join(map(str, get_args(shape)))
-    if isinstance(shape, type) and issubclass(shape, Enum):
-        return " | ".join(str(one.value) for one in shape)
-    if get_origin(shape) in (list, dict, tuple):
-        return "mapping" if get_origin(shape) is dict else "list"
-    return _PLAIN[shape]
-
-
-def _default(field: msgspec.structs.FieldInfo) -> str | None:
-    if field.default_factory is not msgspec.NODEFAULT:
-        value: Any = field.default_factory()
-    elif field.default is not msgspec.NODEFAULT:
-        value = field.default
-    else:
+def _default(field: inspect.Field) -> str | None:
+    value: Any = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+    if value is msgspec.NODEFAULT:
         return None
     plain = msgspec.to_builtins(value)
     return plain if isinstance(plain, str) and plain else msgspec.json.encode(plain).decode()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,7 +19,7 @@ from msgspec import inspect
 from actors.cluster.config.suggest import hint, nearest
 from runtime import disk
 from runtime.errors import ConfigError
-from runtime.settings import masked, out_of_bounds, parts
+from runtime.settings import items, masked, out_of_bounds, parts
 
 T = TypeVar("T")
 
@@ -147,13 +147,6 @@ def plain(path: Path, source: str) -> Any:
     return parse_yaml(text, source)
 
 
-class _Context(NamedTuple):
-    """What a message about a value may need."""
-
-    blame: Callable[[str], str]  # path -> which source set it
-    known: tuple[str, ...]  # every settable path
-
-
 def build(data: Any, root: type[T], overrides: Sequence[str] = (), *, source: str) -> T:
     """Plain `data` with `overrides` applied, as a `root`; `data` changes. Raises ConfigError."""
     if data is None:
@@ -171,7 +164,8 @@ def build(data: Any, root: type[T], overrides: Sequence[str] = (), *, source: st
             raise ConfigError(f"{who}: expected path=value, for example run.seed=7")
         _place(data, path, parse_yaml(value, who) if value else _nothing(_shape(kind), path), who)
         sources[path] = who
-    _check(data, _shape(kind), "", _Context(lambda at: _blame(at, sources, source), paths(kind)))
+    for at, wrong in _wrong(data, _shape(kind), "", paths(kind)):
+        raise ConfigError(f"{_blame(at, sources, source)}: {wrong}")
     try:
         return msgspec.convert(data, root)
     except ConfigError as error:  # of a struct's own check; it begins with the path
@@ -259,63 +253,48 @@ def _place(data: dict[Any, Any], path: str, value: Any, who: str) -> None:
         here[last] = value
 
 
-def _check(data: Any, shape: inspect.Type, at: str, context: _Context) -> None:
+def _wrong(data: Any, shape: inspect.Type, at: str, known: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Where `data` has an unknown key, or a kind, choice or number that `shape` has not, and what to say of it.
+
+    A mapping that leaves its usual `type` out gets it. `known` are all settable paths.
+    """
     shapes = parts(shape)
-    if isinstance(data, dict):
-        structs = [part for part in shapes if isinstance(part, inspect.StructType)]
-        struct = _chosen(structs, data, at, context)
-        if struct is not None:
-            fields = {field.encode_name: field for field in struct.fields}
-            for key, value in data.items():
-                if key in fields:
-                    usual = fields[key].default
-                    if fields[key].default_factory is not msgspec.NODEFAULT:
-                        usual = fields[key].default_factory()
-                    config = usual.__struct_config__ if isinstance(usual, msgspec.Struct) else None
-                    if isinstance(value, dict) and config is not None and config.tag_field is not None:
-                        value.setdefault(config.tag_field, config.tag)  # which of several kinds, where it says nothing
-                    _check(value, fields[key].type, _join(at, key), context)
-                elif key != struct.tag_field:
-                    full, tag = _join(at, key), struct.tag_field
-                    kinds = [str(one.tag) for one in structs if any(field.encode_name == key for field in one.fields)]
-                    right = f"{tag} {struct.tag} has none, {tag} {' or '.join(kinds)} has it"
-                    if not kinds:
-                        right = _right_key(full, list(fields), at, context.known)
-                    raise ConfigError(f"{context.blame(full)}: unknown key {full}; {right}")
-        for part in shapes:
-            if isinstance(part, inspect.DictType):
-                for key, value in data.items():
-                    _check(value, part.value_type, _join(at, key), context)
-    elif isinstance(data, list):
-        for part in shapes:
-            if isinstance(part, inspect.ListType | inspect.VarTupleType):
-                for index, value in enumerate(data):
-                    _check(value, part.item_type, _join(at, index), context)
-            elif isinstance(part, inspect.TupleType):
-                for index, (value, its) in enumerate(zip(data, part.item_types, strict=False)):
-                    _check(value, its, _join(at, index), context)
-    else:
+    structs = [part for part in shapes if isinstance(part, inspect.StructType)] if isinstance(data, dict) else []
+    if structs:
+        struct, tag, tags = structs[0], structs[0].tag_field or "type", [str(one.tag) for one in structs]
+        if len(structs) > 1:
+            if str(data.get(tag)) not in tags:
+                full, got = _join(at, tag), f"got {data[tag]}" if tag in data else "it is missing"
+                yield full, f"{full}: expected one of {', '.join(tags)}, {got}"
+                return
+            struct = structs[tags.index(str(data[tag]))]
+        fields = {field.encode_name: field for field in struct.fields}
+        for key, value in data.items():
+            if key in fields:
+                _add_kind(value, fields[key])
+                yield from _wrong(value, fields[key].type, _join(at, key), known)
+            elif key != struct.tag_field:
+                full = _join(at, key)
+                kinds = [str(one.tag) for one in structs if any(field.encode_name == key for field in one.fields)]
+                right = f"{tag} {struct.tag} has none, {tag} {' or '.join(kinds)} has it"
+                yield full, f"unknown key {full}; {right if kinds else _right_key(full, list(fields), at, known)}"
+    elif not isinstance(data, dict | list):
         for path, value, why in out_of_bounds(data, shape, at):
-            raise ConfigError(f"{context.blame(path)}: {path} is {value}: {why}")
-        _check_choice(data, shapes, at, context)
+            yield path, f"{path} is {value}: {why}"
+        yield from _no_choice(data, shapes, at)
+    for part in shapes:
+        for key, value, its in items(data, part):
+            yield from _wrong(value, its, _join(at, key), known)
 
 
-def _chosen(
-    structs: list[inspect.StructType], data: dict[Any, Any], at: str, context: _Context
-) -> inspect.StructType | None:
-    if len(structs) <= 1:
-        return structs[0] if structs else None
-    tag_field = structs[0].tag_field or "type"
-    tags = [str(struct.tag) for struct in structs]
-    wanted = data.get(tag_field)
-    if str(wanted) not in tags:
-        full = _join(at, tag_field)
-        said = f"got {wanted}" if tag_field in data else "it is missing"
-        raise ConfigError(f"{context.blame(full)}: {full}: expected one of {', '.join(tags)}, {said}")
-    return structs[tags.index(str(wanted))]
+def _add_kind(value: Any, field: inspect.Field) -> None:
+    usual = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+    config = usual.__struct_config__ if isinstance(usual, msgspec.Struct) else None
+    if isinstance(value, dict) and config is not None and config.tag_field is not None:
+        value.setdefault(config.tag_field, config.tag)
 
 
-def _check_choice(data: Any, parts: tuple[inspect.Type, ...], at: str, context: _Context) -> None:
+def _no_choice(data: Any, parts: tuple[inspect.Type, ...], at: str) -> Iterator[tuple[str, str]]:
     choices: list[str] = []
     for part in parts:
         if isinstance(part, inspect.EnumType):
@@ -324,10 +303,9 @@ def _check_choice(data: Any, parts: tuple[inspect.Type, ...], at: str, context: 
             choices += [str(value) for value in part.values]
         elif not isinstance(part, inspect.NoneType):
             return
-    optional = any(isinstance(part, inspect.NoneType) for part in parts)
-    if choices and str(data) not in choices and not (data is None and optional):
-        said = f"expected one of {', '.join(one or repr(one) for one in choices)}, got {data}"
-        raise ConfigError(f"{context.blame(at)}: {at}: {said}")
+    optional = data is None and any(isinstance(part, inspect.NoneType) for part in parts)
+    if choices and str(data) not in choices and not optional:
+        yield at, f"{at}: expected one of {', '.join(one or repr(one) for one in choices)}, got {data}"
 
 
 def _right_key(full: str, siblings: list[str], at: str, known: tuple[str, ...]) -> str:

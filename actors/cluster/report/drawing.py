@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from actors.cluster import output
 from actors.cluster.output import plain, plainly
-from actors.cluster.report.pooled import Group, pooled_rounds
+from actors.cluster.report.pooled import Group, PooledRound, pooled_rounds
 from actors.cluster.report.run_data import RunFigures, Stretch, series
 from actors.replay.messages import Phase
 from runtime.errors import ConfigError
@@ -156,14 +156,10 @@ def bands(figure: Figure, groups: Sequence[Group]) -> dict[str, Band]:
 
 
 class Dots(NamedTuple):
-    """Rates with intervals that belong together: a group's rounds of one decoding."""
+    """A group's rounds of one decoding."""
 
     label: str
-    steps: list[int]
-    values: list[float]
-    low: list[float]
-    high: list[float]
-    each: list[list[float]]  # by step, the seeds' own values
+    points: list[PooledRound]
     group: str = ""  # label of the group, which has one colour
     nth: int = 0  # which of the group's decodings
 
@@ -176,19 +172,8 @@ def dots(groups: Sequence[Group]) -> list[Dots]:
         for nth, decoding in enumerate(dict.fromkeys(point.decoding for point in points)):
             mine = [point for point in points if point.decoding == decoding]
             over = f" over {len(mine[0].each)} runs" * (len(mine[0].each) > 1)
-            label = f"held out, {decoding}, n = {mine[0].together.n}{over}"
-            made.append(
-                Dots(
-                    label if len(groups) == 1 else f"{group.label}: {label}",
-                    [point.step for point in mine],
-                    [point.together.value for point in mine],
-                    [point.together.interval[0] for point in mine],
-                    [point.together.interval[1] for point in mine],
-                    [point.each for point in mine],
-                    group.label,
-                    nth,
-                )
-            )
+            label = f"{group.label}: " * (len(groups) > 1) + f"held out, {decoding}, n = {mine[0].together.n}{over}"
+            made.append(Dots(label, mine, group.label, nth))
     return made
 
 
@@ -326,7 +311,7 @@ def lines(figure: Figure, curves: Mapping[str, Band], axis: _Axis) -> Picture | 
 
 def success(curves: Mapping[str, Band], rounds: Sequence[Dots], axis: _Axis) -> Picture | None:
     """Held-out rounds with intervals over training success; None where neither has two points."""
-    steps = [one.steps for one in rounds] + [curve.steps for curve in curves.values()]
+    steps = [[point.step for point in one.points] for one in rounds] + [curve.steps for curve in curves.values()]
     if max(map(len, steps), default=0) < LEAST:
         return None
     plot, axes = pyplot().subplots(figsize=WIDE, dpi=200)
@@ -338,13 +323,13 @@ def success(curves: Mapping[str, Band], rounds: Sequence[Dots], axis: _Axis) -> 
     coloured = dict(zip(curves, cycle(LINES), strict=False)) if several else {}
     for one, other in zip(rounds, cycle(LINES), strict=False):
         colour, marker = coloured.get(one.group, other), MARKERS[one.nth % len(MARKERS)]
-        below = [max(0.0, value - low) for value, low in zip(one.values, one.low, strict=True)]
-        above = [max(0.0, high - value) for value, high in zip(one.values, one.high, strict=True)]
+        rates = [point.together for point in one.points]
+        errors = [[max(0.0, side * (rate.interval[n] - rate.value)) for rate in rates] for n, side in ((0, -1), (1, 1))]
         looks = {"marker": marker, "capsize": 3, "lw": 1.8, "label": one.label, "color": colour}
-        axes.errorbar(one.steps, one.values, yerr=[below, above], **looks)
-        for step, values in zip(one.steps, one.each, strict=True):
-            if len(values) > 1:
-                axes.plot([step] * len(values), values, "_", color=colour, markersize=7, alpha=0.6)
+        axes.errorbar([point.step for point in one.points], [rate.value for rate in rates], yerr=errors, **looks)
+        for point in one.points:
+            if len(point.each) > 1:
+                axes.plot([point.step] * len(point.each), point.each, "_", color=colour, markersize=7, alpha=0.6)
     last = max(several[-1] for several in steps if several)
     _dress(axes, axis, _first_shown(axis.stretches, last), last, "success")
     axes.set_ylim(0, 1)

@@ -17,7 +17,7 @@ from actors.cluster.config.schema import Deploy
 from actors.cluster.report import drawing, run_data
 from actors.cluster.report.drawing import FIGURES, GROUPS, Band, Dots, band, counts, lines, success
 from actors.cluster.report.page import equal_of
-from actors.cluster.report.pooled import Group, pooled_gains, pooled_rounds
+from actors.cluster.report.pooled import Group, PooledRound, pooled_gains, pooled_rounds
 from actors.cluster.report.run_data import SUFFIX, key_of, packed, read_file, read_run
 from actors.cluster.report.time_spent import common_s, overlap, union
 from actors.cluster.runs import ledgers
@@ -219,7 +219,8 @@ def of(values: list[float]) -> Band:
 def test_one_point_one_round_and_one_bar_are_no_picture(tmp_path: Path) -> None:
     axis = drawing._Axis([], "step")
     assert lines(FIGURES[0], {"a": of([0.5]), "b": of([])}, axis) is None
-    assert success({"a": of([0.5])}, [Dots("T=1", [3], [0.5], [0.4], [0.6], [[]])], axis) is None
+    point = PooledRound(decoding="T=1", name="final", step=3, together=Rate(1, 2), each=[0.5])
+    assert success({"a": of([0.5])}, [Dots("T=1", [point])], axis) is None
     assert counts(GROUPS, {"a": {"too old": 1.0}}, "") is None
     assert lines(FIGURES[0], {"a": of([0.5, 0.6])}, axis) is not None
     run = Fabricated(tmp_path / "one")
