@@ -184,11 +184,13 @@ class Memo:
         if (event := self._awaited.pop(key, None)) is not None:
             event.set()
 
-    async def awaited(self, key: Key) -> None:
-        """Wait once, and at most for a while, for what another seat's desktop is about to show."""
-        if (event := self._awaited.get(key)) is not None:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(event.wait(), AWAITED_S)
+    async def awaited(self, key: Key) -> bool:
+        """Wait, at most for a while, for what another seat's desktop is about to show; whether that has ended."""
+        if (event := self._awaited.get(key)) is None:
+            return False
+        with suppress(TimeoutError):
+            await asyncio.wait_for(event.wait(), AWAITED_S)
+        return event.is_set()
 
     def keep(
         self,

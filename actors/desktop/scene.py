@@ -239,11 +239,12 @@ class RememberedScene:
         A scene that has a desktop asks that.
         """
         if self._real is None:
-            if of(key) is None:
-                await self._memo.awaited(key)
-            if (known := of(key)) is not None:
+            while (known := of(key)) is None and await self._memo.awaited(key):
+                continue  # what was awaited has come, or its desktop has gone and the first scene to ask takes its place
+            if known is not None:
                 return known
-        self.ended()
+        if self._expected != key:  # a result and the screen after it have one key: the screen is still to come
+            self.ended()
         if self._memo.expect(key):
             self._expected = key
         return None

@@ -253,6 +253,10 @@ class Working(FakeDesktop):
         await asyncio.sleep(0.001)
         await super().prepare()
 
+    async def observe(self) -> Observation:
+        await asyncio.sleep(0.001)
+        return await super().observe()
+
     async def act(self, action: Action, observation: Observation) -> tuple[str, bool | None]:
         await asyncio.sleep(0.001)
         if self.breaks:
