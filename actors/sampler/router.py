@@ -117,6 +117,7 @@ class PassedOn(Request[Generated | Refused], tag="Generate"):
     pin: Version | None = None
     affinity: str = ""
     seed: int | None = None
+    pictures: list[bytes] = []
     elsewhere: bool = False
 
     @property
