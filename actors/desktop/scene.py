@@ -240,7 +240,7 @@ class RememberedScene:
         """
         if self._real is None:
             while (known := of(key)) is None and await self._memo.awaited(key):
-                continue  # what was awaited has come, or its desktop has gone and the first scene to ask takes its place
+                continue  # what was awaited has come, or its desktop has gone and the first to ask takes its place
             if known is not None:
                 return known
         if self._expected != key:  # a result and the screen after it have one key: the screen is still to come
