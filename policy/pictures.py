@@ -214,13 +214,13 @@ class PicturePlace(msgspec.Struct, frozen=True):
         return self.rows * self.columns
 
 
-def shown(at: int, digest: str, png: bytes, style: PictureStyle) -> PicturePlace:
+def placed(at: int, digest: str, png: bytes, style: PictureStyle) -> PicturePlace:
     """The picture of `digest` whose first pad is `at`. Raises PictureError, also where a picture has other bytes."""
     _, down, across = grid_of(*picture_size(png), style)
     return PicturePlace(at, down // style.merge, across // style.merge, digest, png)
 
 
-def shown_in(ids: Sequence[int], pngs: Sequence[bytes], style: PictureStyle) -> tuple[PicturePlace, ...]:
+def placed_in(ids: Sequence[int], pngs: Sequence[bytes], style: PictureStyle) -> tuple[PicturePlace, ...]:
     """The pictures by the order of their pads, which are all of `ids`. Raises PictureError."""
     pictures: list[PicturePlace] = []
     at = -1
@@ -229,7 +229,7 @@ def shown_in(ids: Sequence[int], pngs: Sequence[bytes], style: PictureStyle) -> 
             at = ids.index(style.pad_id, at + 1)
         except ValueError:
             raise PictureError(f"{len(pngs)} pictures, and pads for {len(pictures)}") from None
-        picture = shown(at, hashlib.sha256(png).hexdigest(), png, style)
+        picture = placed(at, hashlib.sha256(png).hexdigest(), png, style)
         at += picture.tokens
         if ids[picture.at - 1 : at + 1] != [style.start_id, *[style.pad_id] * picture.tokens, style.end_id]:
             raise PictureError(f"picture {len(pictures)} stands for {picture.tokens} pads between its start and end")

@@ -412,11 +412,15 @@ def _written(where: Path, write: Callable[[Path], str]) -> str:
 def _canary(trainer: Trainer) -> Canary:
     """A prompt over the whole vocabulary but its last id, the same for every version, and its log-probabilities.
 
+    The pad of a picture is left out, for there is none.
+
     SGLang 0.5.23 names the last id of the vocabulary 0 where it scores a prompt.
     """
     vocab = trainer.shape.vocab - 1
     length = min(CANARY_TOKENS, trainer.shape.context - 1)  # an engine draws a token behind it
     ids = [(CANARY_FIRST + CANARY_STRIDE * place) % vocab for place in range(length)]
+    pad = None if trainer.style is None else trainer.style.pad_id
+    ids = [0 if token == pad else token for token in ids]
     sample = PackedSample(ids=ids, response_len=len(ids) - 1, weight=1.0)
     logprobs = trainer.logprobs(MicroBatch(samples=[sample]))[0]
     return Canary(ids=ids, logprobs=logprobs, dtype=trainer.config.dtype)

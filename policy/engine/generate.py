@@ -20,7 +20,7 @@ from policy.engine.protocol import BadRequest, GenerateBody, SamplingParams, rea
 from policy.engine.scheduler import Draw, Finish, Sequence
 from policy.engine.worker import EngineThread
 from policy.errors import EngineBusy, EngineError, PictureError
-from policy.pictures import PicturePlace, picture_size, shown_in
+from policy.pictures import PicturePlace, picture_size, placed_in
 
 
 def load_tokenizer(folder: Path) -> Tokenizer | None:
@@ -120,7 +120,7 @@ class GenerateHandler:
             pngs = body.pictures
             for png in pngs:
                 picture_size(png, whole=True)
-            return shown_in(body.input_ids, pngs, eyes.style)
+            return placed_in(body.input_ids, pngs, eyes.style)
         except PictureError as error:
             raise refuse(f"image_data: {error}") from error
 

@@ -24,7 +24,9 @@ from megatron.core.transformer.transformer_block import TransformerBlockSubmodul
 from megatron.core.transformer.transformer_layer import TransformerLayer
 from torch import Tensor
 
-from policy.packing import MicroBatch, PackedSample, siblings
+from policy.errors import LearnerError, PictureError
+from policy.packing import MicroBatch, PackedSample, SeenPicture, siblings
+from policy.pictures import PicturePlace, PictureStyle, placed, turned_positions
 
 MASKED_MOST = 1 << 21  # pairs of a query and a key that one mask covers
 
@@ -121,6 +123,7 @@ class PackedRows(PackedSeqParams):
 
     parts: list[PackedPart] = field(default_factory=list)
     rows: Tensor | None = None  # [r] the only positions whose logits are wanted
+    seen: tuple[Tensor, Tensor] | None = None  # places [n] in the packed sequence, and embeddings [n, h] for them
 
 
 def sequences(lengths: Sequence[int]) -> list[PackedPart]:
@@ -164,14 +167,17 @@ class PackedRotary(RotaryEmbedding):
     Megatron takes angles of the packed length for exact ones and applies them row by row.
     """
 
-    positions: Tensor | None = None  # [t]
+    positions: Tensor | None = None  # [1, t], or [3, t]: in time, height and width
+    axis_of: Tensor | None = None  # [d] by which of three positions each number is turned
 
     def forward(self, max_seq_len: int, *args: Any, **kwargs: Any) -> Tensor:
         """Angles [t, 1, 1, d] at `positions`, all below `max_seq_len`."""
         if self.positions is None:
             raise ValueError("these angles are of packed sequences only")
         angles: Tensor = super().forward(max_seq_len, *args, **kwargs)
-        return angles.index_select(0, self.positions)
+        if self.axis_of is None or len(self.positions) == 1:
+            return angles.index_select(0, self.positions[0])
+        return angles[:, 0, 0].gather(0, self.positions[self.axis_of.to(self.positions.device)].t())[:, None, None]
 
 
 class PolicyLayer(TransformerLayer):
@@ -212,24 +218,64 @@ def layer_spec(config: TransformerConfig, *, post_norms: bool) -> TransformerBlo
 
 
 class _Layout:
-    """Where the tokens of samples lie in one packed sequence."""
+    """Where the tokens of samples lie in one packed sequence; with a `style`, those of a model that sees."""
 
-    def __init__(self) -> None:
+    def __init__(self, style: PictureStyle | None) -> None:
+        self._style = style
         self.ids: list[int] = []
-        self.positions: list[int] = []  # each token's within its own sample
+        # Each token's within its own sample: one number, or three.
+        self.positions: list[list[int]] = [[] for _ in range(1 if style is None else 3)]
         self.rows: list[int] = []  # of every trained token, where the logits that predict it are
+        self.seen: list[tuple[int, PicturePlace]] = []  # where a picture's pads begin
 
     def add(self, members: Sequence[PackedSample]) -> None:
-        """One sample, or siblings: the prompt of the first, then all responses."""
+        """One sample, or siblings: the prompt of the first, then all responses. Raises LearnerError."""
         first, start = members[0], len(self.ids)
         kept = len(first.ids) - first.response_len if len(members) > 1 else 0
-        self.ids.extend(first.ids[:kept])
-        self.positions.extend(range(kept))
+        pictures = places_in(first, self._style)
+        self.seen.extend((start + picture.at, picture) for picture in pictures)
+        if kept:
+            self._take(first.ids[:kept], 0, pictures)
         for sample in members:
             shift = len(self.ids) - kept  # from a position in the sample to its row, behind the prompt
-            self.ids.extend(sample.ids[kept:])
-            self.positions.extend(range(kept, len(sample.ids)))
+            self._take(sample.ids[kept:], kept, pictures)
             self.rows.extend((start if position <= kept else shift) + position - 1 for position in sample.targets())
+
+    def _take(self, ids: Sequence[int], start: int, pictures: Sequence[PicturePlace]) -> None:
+        """Tokens of a sample from `start` on."""
+        self.ids.extend(ids)
+        end = start + len(ids)
+        whole = turned_positions(end, pictures) if pictures else [range(end)] * len(self.positions)
+        for axis, own in zip(self.positions, whole, strict=True):
+            axis.extend(own[start:])
+
+    def fill(self, count: int) -> None:
+        self.ids.extend([0] * count)
+        for axis in self.positions:
+            axis.extend([0] * count)
+
+
+def places_in(sample: PackedSample, style: PictureStyle | None) -> list[PicturePlace]:
+    """Where its pictures lie. Raises LearnerError unless each has its pads, and each pad of its prompt a picture."""
+    if style is None:
+        if sample.pictures:
+            raise LearnerError("a sample has pictures, and the model reads text alone")
+        return []
+    prompt = sample.ids[: next(iter(sample.targets()))]
+    places = [_place(picture, style) for picture in sample.pictures]
+    for place in places:
+        if prompt[place.at : place.at + place.tokens] != [style.pad_id] * place.tokens:
+            raise LearnerError(f"picture {place.digest:.16} has other pads than its {place.tokens} at {place.at}")
+    if prompt.count(style.pad_id) != sum(place.tokens for place in places):
+        raise LearnerError("a sample's prompt has pads of a picture that it lacks")
+    return places
+
+
+def _place(picture: SeenPicture, style: PictureStyle) -> PicturePlace:
+    try:
+        return placed(picture.at, picture.digest, picture.png, style)
+    except PictureError as error:
+        raise LearnerError(f"picture {picture.digest:.16}: {error}") from error
 
 
 class PackedInputs:
@@ -238,13 +284,15 @@ class PackedInputs:
     Where tensor ranks share a sequence it is filled up to a `multiple` of tokens that attend to themselves alone.
     """
 
-    def __init__(self, batch: MicroBatch, device: torch.device, multiple: int = 1) -> None:
+    def __init__(
+        self, batch: MicroBatch, device: torch.device, multiple: int = 1, style: PictureStyle | None = None
+    ) -> None:
         # Equal lengths are neighbours: attention takes each run of them at once. Siblings follow, each lot by itself.
         indices = sorted(siblings(batch.samples), key=lambda lot: (len(lot) > 1, len(batch.samples[lot[0]].ids)))
         self._order = [index for lot in indices for index in lot]
         samples = [batch.samples[i] for i in self._order]
         lots = [[batch.samples[i] for i in lot] for lot in indices]
-        layout = _Layout()
+        layout = _Layout(style)
         for lot in lots:
             layout.add(lot)
         parts = sequences([len(lot[0].ids) for lot in lots if len(lot) == 1])
@@ -254,13 +302,13 @@ class PackedInputs:
                 parts.append(shared(prompt, [sample.response_len for sample in lot], device))
         if filling := -len(layout.ids) % multiple:
             parts.append(PackedPart(tokens=filling))
-            layout.ids.extend([0] * filling)
-            layout.positions.extend([0] * filling)
+            layout.fill(filling)
         self._counts = [sample.response_len for sample in samples]
         counts = torch.tensor(self._counts)
         self.lengths = counts.to(device)  # of each sample, in packing order
         self.ids = torch.tensor(layout.ids, device=device)[None]
-        self.positions = torch.tensor(layout.positions, device=device)[None]
+        self.positions = torch.tensor(layout.positions, device=device)
+        self.seen = layout.seen
         longest = max(len(sample.ids) for sample in samples)
         self.packed = packed_params(parts, longest, torch.tensor(layout.rows, device=device))
         targets = [sample.ids[position] for sample in samples for position in sample.targets()]

@@ -38,8 +38,10 @@ from policy.megatron.layers import PackedInputs, PackedRotary, PackedRows, layer
 from policy.megatron.objective import VocabRows
 from policy.megatron.ranks import StepTally, exchanged
 from policy.packing import MicroBatch
+from policy.pictures import PictureStyle
 from policy.settings import LoraConfig, ParallelConfig
 from policy.tensorfiles import held
+from policy.vision.eyes import Eyes
 
 RECOMPUTE: dict[str, dict[str, Any]] = {  # OptimConfig.recompute in Megatron's words
     "none": {},
@@ -122,15 +124,29 @@ class PolicyModel(GPTModel):
             use_cpu_initialization=ON_CPU,
         )
         self.rotary_pos_emb.inv_freq = inverse_frequencies(shape)
+        if shape.mrope:
+            axes = torch.arange(3).repeat_interleave(torch.tensor(shape.mrope))
+            both = axes.repeat_interleave(2) if shape.traits.interleaved else axes.repeat(2)
+            self.rotary_pos_emb.axis_of = both
 
     def forward(self, ids: Tensor, positions: Tensor, packed: PackedRows) -> Tensor:
-        """Ids and positions [1, t] -> hidden states [r, h] at `packed.rows` [r], which `rows` takes.
+        """Ids [1, t], positions [1 or 3, t] -> hidden states [r, h] at `packed.rows` [r], which `rows` takes.
 
         Before the last pipeline stage: what the next stage takes.
         """
-        self.rotary_pos_emb.positions = positions[0]
-        output: Tensor = super().forward(ids, positions, None, packed_seq_params=packed)
+        self.rotary_pos_emb.positions = positions
+        shown = self._shown(ids, positions, *packed.seen) if packed.seen and self.pre_process else None
+        output: Tensor = super().forward(ids, positions[:1], None, decoder_input=shown, packed_seq_params=packed)
         return output
+
+    def _shown(self, ids: Tensor, positions: Tensor, places: Tensor, seen: Tensor) -> Tensor:
+        """Embeddings [t, 1, h] of text, or this rank's part of them, with what is `seen` [n, h] at `places` [n]."""
+        hidden: Tensor = self.embedding(input_ids=ids, position_ids=positions[:1])
+        if self.config.sequence_parallel:
+            first = parallel_state.get_tensor_model_parallel_rank() * hidden.size(0)
+            own = (places >= first) & (places < first + hidden.size(0))
+            places, seen = places[own] - first, seen[own]
+        return hidden.index_copy(0, places, seen.to(hidden.dtype)[:, None])
 
     def _postprocess(self, *, hidden_states: Tensor, packed_seq_params: PackedRows, **_: Any) -> Tensor:
         if not self.post_process:
@@ -277,9 +293,20 @@ Loss = Callable[[int, PackedInputs, VocabRows], Tensor]  # a micro-batch's numbe
 class MicroBatchRunner:
     """Runs one model, or one wrapped by Megatron's DDP."""
 
-    def __init__(self, model: torch.nn.Module, device: torch.device, multiple: int) -> None:
-        """A packed sequence is filled up to a `multiple` of tokens."""
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        device: torch.device,
+        multiple: int,
+        style: PictureStyle | None = None,
+        eyes: Eyes | None = None,
+    ) -> None:
+        """A packed sequence is filled up to a `multiple` of tokens.
+
+        A model that sees has a `style`, and in its first stage `eyes`.
+        """
         self._model, self._device, self._multiple = model, device, multiple
+        self._style, self._eyes = style, eyes
         (self._rows,) = (part.rows for part in model.modules() if isinstance(part, PolicyModel))
         self._stages = parallel_state.get_pipeline_model_parallel_world_size()
 
@@ -323,7 +350,12 @@ class MicroBatchRunner:
         return values
 
     def _inputs(self, batch: MicroBatch) -> PackedInputs:
-        return PackedInputs(batch, self._device, self._multiple)
+        inputs = PackedInputs(batch, self._device, self._multiple, self._style)
+        if inputs.seen and self._eyes is not None:
+            rows = self._eyes.see((picture.digest, picture.png) for _, picture in inputs.seen)
+            places = [torch.arange(len(own)) + start for (start, _), own in zip(inputs.seen, rows, strict=True)]
+            inputs.packed.seen = (torch.cat(places).to(self._device), torch.cat(rows))
+        return inputs
 
     def _forward(self, inputs: PackedInputs) -> Tensor:
         output: Tensor = self._model(inputs.ids, inputs.positions, inputs.packed)

@@ -29,7 +29,9 @@ from policy.megatron.objective import VocabRows
 from policy.megatron.optimizer import Updater
 from policy.megatron.ranks import StepTally, ensure_parallel, exchanged, on_first
 from policy.packing import MicroBatch, deal
+from policy.pictures import style_of
 from policy.settings import LoraConfig, Objective, OptimConfig, ParallelConfig
+from policy.vision.eyes import eyes_of
 from runtime.errors import StoreError
 
 
@@ -159,6 +161,10 @@ class Trainer:
         if config.lora.rank:
             self.model.adapt(config.lora, config.seed)
         self.updater = Updater(self.model.to(self.device), config)
+        self.style, self.eyes = style_of(hf_dir), None
+        if parallel_state.is_pipeline_first_stage():
+            tower = hf_folder.tower_of(self.companions)
+            self.eyes = eyes_of(self.style, self.shape, tower, hf_folder.DTYPES[config.dtype], self.device)
         self._training = self._runner(self.updater.ddp)
         self.reference: ReferencePolicy | None = None
         self.averaged: AveragedWeights | None = None
@@ -399,7 +405,8 @@ class Trainer:
             return self._runner(self.model).read(micro_batches, lambda inputs, rows: rows.scores(inputs.targets).unit)
 
     def _runner(self, model: torch.nn.Module) -> MicroBatchRunner:
-        return MicroBatchRunner(model, self.device, self.parallel.tensor if self.parallel.sequence else 1)
+        multiple = self.parallel.tensor if self.parallel.sequence else 1
+        return MicroBatchRunner(model, self.device, multiple, self.style, self.eyes)
 
 
 def _named(config: LoraConfig) -> str:

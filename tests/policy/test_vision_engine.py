@@ -15,7 +15,7 @@ from torch import Tensor
 from policy.engine.core import EngineCore, chunk_of
 from policy.engine.scheduler import SequenceWork
 from policy.errors import PictureError
-from policy.pictures import PictureStyle, collapsed, picture_ids, shown, shown_in, turned_positions
+from policy.pictures import PictureStyle, collapsed, picture_ids, placed, placed_in, turned_positions
 from tests.policy.engine_tools import Server, engine_server, make_core, response, run_core
 from tests.policy.vision_model import png_of, reference_logits, style, tiny_vision_folder
 
@@ -49,7 +49,7 @@ def logits_of(core: EngineCore, ids: list[int], pngs: list[bytes], pieces: int =
     """The engine's logits at every position, computed in so many pieces."""
     eyes = core.current.weights.eyes
     assert eyes is not None
-    sequence = response("a", ids, 1, pictures=shown_in(ids, pngs, eyes.style))
+    sequence = response("a", ids, 1, pictures=placed_in(ids, pngs, eyes.style))
     edges = [len(ids) * k // pieces for k in range(pieces + 1)]
     works = [SequenceWork(sequence, a, b, b - a) for a, b in pairwise(edges)]
     return torch.cat([core._decoder.forward(core.current.weights, [chunk_of(work, eyes)]) for work in works])
@@ -68,7 +68,7 @@ def test_logits_are_those_of_transformers(folder: Path, name: str, pieces: int) 
 def test_what_is_drawn_after_pictures_is_scored_as_transformers_does(folder: Path) -> None:
     core, look = make_core(folder, context_length=512, prefill_tokens=16), style(folder)
     runs = [(prompt_of(PARTS[name], look), pictures_of(PARTS[name])) for name in ("two", "text", "one")]
-    answers = [response(str(n), ids, 12, pictures=shown_in(ids, pngs, look)) for n, (ids, pngs) in enumerate(runs)]
+    answers = [response(str(n), ids, 12, pictures=placed_in(ids, pngs, look)) for n, (ids, pngs) in enumerate(runs)]
     run_core(core, *answers)
     for answer, (ids, pngs) in zip(answers, runs, strict=True):
         theirs = torch.log_softmax(reference_logits(folder, answer.ids, pngs), -1)[len(ids) - 1 : -1]
@@ -82,7 +82,7 @@ def test_a_prefix_is_known_by_what_was_seen(folder: Path) -> None:
     ids = prompt_of([[7, 8], (140, 90), [9, 300, 21]], look)
     png, other = png_of(140, 90), png_of(140, 90, seed=1)
     answers = [
-        response(str(n), ids, 4, pictures=shown_in(ids, [p], look)) for n, p in enumerate((png, png, other, other))
+        response(str(n), ids, 4, pictures=placed_in(ids, [p], look)) for n, p in enumerate((png, png, other, other))
     ]
     for answer in answers:
         run_core(core, answer)
@@ -111,7 +111,7 @@ def test_new_weights_keep_the_eyes(folder: Path, tmp_path: Path) -> None:
 def test_positions_are_those_of_qwen(folder: Path) -> None:
     look = style(folder)
     ids = prompt_of([[5, 6], (84, 56), [8, 8]], look)
-    (picture,) = shown_in(ids, [png_of(84, 56)], look)
+    (picture,) = placed_in(ids, [png_of(84, 56)], look)
     assert (picture.at, picture.rows, picture.columns) == (3, 2, 3)
     time, height, width = turned_positions(len(ids), [picture])
     assert time == [0, 1, 2, 3, 3, 3, 3, 3, 3, 6, 7, 8]
@@ -136,7 +136,7 @@ def test_pads_without_their_pictures_are_refused(
 ) -> None:
     look = style(folder)
     with pytest.raises(PictureError):
-        shown_in(prompt_of(parts, look), [png_of(*size) for size in pictures], look)
+        placed_in(prompt_of(parts, look), [png_of(*size) for size in pictures], look)
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ async def test_a_request_shows_pictures(server: Server, folder: Path) -> None:
         answer = await server.generate(input_ids=ids, image_data=data, sampling_params=params, return_logprob=True)
         assert answer["meta_info"]["prompt_tokens"] == len(ids)
     core = make_core(folder, context_length=512)
-    same = response("a", ids, 3, pictures=(shown(ids.index(look.pad_id), hashlib.sha256(png).hexdigest(), png, look),))
+    same = response("a", ids, 3, pictures=(placed(ids.index(look.pad_id), hashlib.sha256(png).hexdigest(), png, look),))
     run_core(core, same)
     assert answer["output_ids"] == same.output
 
