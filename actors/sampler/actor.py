@@ -420,7 +420,7 @@ class SamplerActor(Actor):
             adapter = supervisor.weights.loader.adapter_name(record.health.served)
             body = client.generate_body(
                 rid, msg.prompt_ids, msg.sampling, self.config.stop_ids, pin=pin, cache=cache, seed=msg.seed,
-                adapter=adapter,
+                adapter=adapter, pictures=msg.pictures,
             )  # fmt: skip
             hung = asyncio.get_running_loop().call_later(hung_s, supervisor.unanswered, msg.rid, hung_s)
             try:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+from base64 import b64encode
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -115,10 +117,11 @@ def generate_body(
     cache: str | None,
     seed: int | None = None,
     adapter: str = "",
+    pictures: Sequence[bytes] = (),
 ) -> dict[str, Any]:
     """Body of /generate. `cache` names the part of SGLang's prefix cache that may be used; None: all of it.
 
-    `adapter` names the one that SGLang draws with.
+    `adapter` names the one that SGLang draws with. `pictures` are PNG, in the order of their pads in `ids`.
 
     A `seed` repeats a draw of the same weights on the embedded engine; SGLang heeds it in its deterministic mode only.
     """
@@ -132,6 +135,8 @@ def generate_body(
         body["extra_key"] = cache
     if adapter:
         body["lora_path"] = adapter
+    if pictures:
+        body["image_data"] = [b64encode(png).decode() for png in pictures]
     return body if pin is None else body | {"weight_version": pin}
 
 
