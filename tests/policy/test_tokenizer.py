@@ -15,8 +15,10 @@ from tokenizers import Tokenizer as Backend
 
 from policy.base import MODEL
 from policy.chat_process import _MARK
-from policy.tokenizer import SPECIAL_TOKENS, Tokenizer
+from policy.pictures import picture_ids
+from policy.tokenizer import SPECIAL_TOKENS, PromptPicture, Tokenizer
 from runtime.errors import ConfigError
+from tests.policy.vision_model import style, tiny_vision_folder
 
 if TYPE_CHECKING:
     import json
@@ -100,6 +102,26 @@ def test_a_packed_prompt_is_the_same_prompt(own: Tokenizer, tmp_path: Path) -> N
             packed = tokenizer.packed_prompt(LINES, system, earlier)
             assert packed.itemsize == 4
             assert packed.tolist() == tokenizer.prompt_ids(LINES, system, earlier)
+
+
+@pytest.mark.parametrize("template", ["", "{% for m in messages %}<|user|>{{ m['content'] }}<|end|>{% endfor %}?"])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_picture_comes_before_the_newest_text_or_behind_it(tmp_path: Path, template: str, first: bool) -> None:
+    folder = tiny_vision_folder(tmp_path / "model")
+    if template:
+        (folder / "chat_template.jinja").write_text(template)
+    tokenizer, said = Tokenizer.load(folder), "<|image_pad|> is no pad"
+    assert tokenizer.own == (not template)
+    text = tokenizer.packed_prompt(said, None, [("hi", "yes")])
+    ids = tokenizer.packed_prompt(said, None, [("hi", "yes")], PromptPicture((280, 140), first))
+    picture, at = picture_ids(280, 140, style(folder)), tokenizer.pad_in(ids)
+    assert ids[at - 1 : at - 1 + len(picture)].tolist() == picture
+    before, after = ids[: at - 1], ids[at - 1 + len(picture) :]
+    assert (before + after, tokenizer.pad_in(text)) == (text, 0)
+    shown = tokenizer.decode((after if first else before).tolist())
+    assert said in shown
+    with pytest.raises(ConfigError, match="reads text alone"):
+        Tokenizer.load(MODEL).packed_prompt(said, seen=PromptPicture((280, 140), first))
 
 
 @pytest.mark.parametrize("refusal", ["{{ raise_exception('no system') }}", ""])

@@ -15,7 +15,7 @@ from actors.cluster.runs import ledgers
 from actors.cluster.runs.evaluation_rounds import gains, rounds_of
 from actors.desktop.config import WHOLE_ONE_IN
 from actors.replay.database import queries
-from actors.replay.messages import VersionSpan
+from actors.replay.messages import PictureRef, VersionSpan
 from runtime.errors import StoreError
 from runtime.logs.reader import read_logs
 from runtime.logs.writer import log_folder
@@ -36,6 +36,7 @@ class ShownStep(msgspec.Struct, frozen=True, kw_only=True):
     result: str | None = None
     temperature: float = 0.0
     screenshot: BlobRef | None = None
+    pictures: list[PictureRef] = []
     prompt_ids: list[int] = []
     response_ids: list[int] = []
     logprobs: list[float] = []
@@ -52,7 +53,7 @@ class EpisodeView(msgspec.Struct, frozen=True, kw_only=True):
     success: bool
     reason: str
     steps: list[ShownStep]
-    pictures: dict[int, bytes]  # number of the step -> JPEG
+    pictures: dict[int, bytes]  # number of the step -> the PNG that the model saw, or a JPEG of what came after
     detail: str = ""  # what the verifier saw
 
     @property
@@ -127,8 +128,8 @@ def read(run: Path, db: queries.Database, row: queries.Row) -> EpisodeView | Non
         for number, ref in enumerate(queries.steps_of(db, row["token"]), 1):
             step = msgspec.msgpack.decode(read_blob(run / "segments", ref.blob), type=ShownStep)
             steps.append(step)
-            if step.screenshot is not None:
-                pictures[number] = read_blob(run / "segments", step.screenshot)
+            if (shot := step.pictures[-1].blob if step.pictures else step.screenshot) is not None:
+                pictures[number] = read_blob(run / "segments", shot)
     except (StoreError, OSError, msgspec.DecodeError):
         return None  # a run that goes on throws payloads away under its reader
     if not steps:

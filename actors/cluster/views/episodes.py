@@ -188,6 +188,8 @@ def show_one(run: Path, named: str, *, tokens: bool, page: Path | None, as_json:
     elif as_json:
         steps = [msgspec.structs.asdict(step) for step in episode.steps]
         plain_steps = [{name: value for name, value in step.items() if name != "screenshot"} for step in steps]
+        for step in plain_steps:
+            step["pictures"] = [picture.digest for picture in step["pictures"]]
         output.document({"episode": line, "detail": episode.detail, "steps": plain_steps})
     else:
         _print(run, line, episode, tokens=tokens)

@@ -172,7 +172,7 @@ def _shown(value: object) -> object:
 
 
 class Thumbnails:
-    """The last screenshot of an episode, small."""
+    """The last screenshot of an episode, or what its model saw last, small."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[Path, int], bytes] = OrderedDict()
@@ -197,7 +197,8 @@ class Thumbnails:
 def _made(run: Path, token: int) -> bytes | None:
     try:
         with ledgers.opened(run) as db:
-            shots = [ref.screenshot for ref in queries.steps_of(db, token) if ref.screenshot is not None]
+            steps = queries.steps_of(db, token)
+        shots = [shot for ref in steps for shot in (*ref.pictures, ref.screenshot) if shot is not None]
         if not shots:
             return None
         return small(read_blob(run / "segments", shots[-1]))

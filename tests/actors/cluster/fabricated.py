@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from html.parser import HTMLParser
 from io import BytesIO
@@ -15,7 +16,7 @@ from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy, RunConfig
 from actors.cluster.runs import run_folder
 from actors.replay.database.ledger_file import connect
-from actors.replay.messages import StepPayload, StepRef
+from actors.replay.messages import PictureRef, StepPayload, StepRef
 from runtime.segments import SegmentStore
 
 HOSTILE = '</pre><script>alert(1)</script><img src="http://evil.example/x.png" onerror=alert(2)>&amp;\x1b[2J\u202e'
@@ -58,10 +59,13 @@ class Reader(HTMLParser):
                 assert value.startswith(("data:image/", "#"))
 
 
-def jpeg() -> bytes:
+def jpeg(kind: str = "JPEG") -> bytes:
     buffer = BytesIO()
-    Image.new("RGB", (8, 6), "teal").save(buffer, "JPEG")
+    Image.new("RGB", (8, 6), "teal").save(buffer, kind)
     return buffer.getvalue()
+
+
+PICTURED = 202  # token of an episode whose model saw pictures
 
 
 MEASURED = {"forward_s": 1.5, "rehearsal_s": 0.25, "mismatch_mean": 1e-6}
@@ -135,14 +139,21 @@ class Fabricated:
             segments.close()
 
     def _step(self, segments: SegmentStore, token: int) -> None:
-        shot = segments.append(jpeg())
+        shot, pictures = segments.append(jpeg()), list[PictureRef]()
+        if token == PICTURED:
+            png = jpeg("PNG")
+            digest = hashlib.sha256(png).hexdigest()
+            pictures = [PictureRef(blob=segments.append(png), digest=digest, width=8, height=6, at=0)]
         payload = StepPayload(
             prompt_ids=[1], response_ids=[2], logprobs=[0.0], spans=[], temperature=1.0, observation=HOSTILE,
             response=HOSTILE, action=None, refusal=HOSTILE, result=HOSTILE, screenshot=shot, observe_ms=0.0,
-            generate_ms=0.0, act_ms=0.0,
+            generate_ms=0.0, act_ms=0.0, pictures=pictures,
         )  # fmt: skip
         blob = segments.append(msgspec.msgpack.encode(payload))
-        ref = StepRef(blob=blob, prompt_tokens=1, response_tokens=1, well_formed=True, oldest=None, screenshot=shot)
+        ref = StepRef(
+            blob=blob, prompt_tokens=1, response_tokens=1, well_formed=True, oldest=None, screenshot=shot,
+            pictures=[one.blob for one in pictures],
+        )  # fmt: skip
         self.put("steps", token=token, n=1, well_formed=1, ref=msgspec.msgpack.encode(ref))
 
     def log(self, event: str, **fields: Any) -> None:

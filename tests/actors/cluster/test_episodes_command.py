@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 
 from actors.cluster import cli
 from runtime.program import program
-from tests.actors.cluster.fabricated import Fabricated, Reader, whole
+from tests.actors.cluster.fabricated import PICTURED, Fabricated, Reader, jpeg, whole
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +60,18 @@ def test_an_episode_is_a_page(runs: Path, tmp_path: Path, capsys: pytest.Capture
     page = (tmp_path / "page.html").read_text()
     Reader(page).refuse_outside()
     assert "data:image/jpeg;base64," in page
+
+
+def test_a_page_shows_the_very_picture_that_the_model_saw(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    png = jpeg("PNG")
+    digest = hashlib.sha256(png).hexdigest()
+    shown(capsys, runs, "show", "one", str(PICTURED), "--html", str(tmp_path / "page.html"))
+    page = (tmp_path / "page.html").read_text()
+    assert f"data:image/png;base64,{base64.b64encode(png).decode()}" in page
+    assert f"what the model saw, SHA-256 {digest[:16]}" in page
+    assert json.loads(shown(capsys, runs, "show", "one", str(PICTURED), "--json"))["steps"][0]["pictures"] == [digest]
 
 
 @pytest.mark.parametrize(

@@ -19,14 +19,16 @@ from actors.cluster.report.pooled import pooled_gains, pooled_rounds
 from actors.cluster.report.run_data import read_run
 from actors.cluster.runs import evaluation_rounds
 from actors.cluster.runs.evaluation_rounds import EvaluationRound
+from actors.replay.messages import PictureRef
 from actors.replay.statistics import TIMED_OUT, RoundEpisode, summarise
 from apis.tasks.registry import digest
+from runtime.messaging.message import BlobRef
 from runtime.segments import SegmentStore
 from tests.actors.cluster.fabricated import Fabricated, Reader, whole
 
 TAGS = {
     "html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "article", "p", "span", "div", "strong",
-    "pre", "figure", "img",
+    "pre", "figure", "img", "figcaption",
 }  # fmt: skip
 
 
@@ -204,7 +206,8 @@ def test_an_experiment_stands_for_its_runs(
 
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_text_is_never_markup(words: str, value: str) -> None:
-    step = ShownStep(observation=words, response=value, action=words, result=value)
+    seen = PictureRef(blob=BlobRef(segment="s", offset=24, size=1, digest=""), digest=value, width=1, height=1, at=0)
+    step = ShownStep(observation=words, response=value, action=words, result=value, pictures=[seen])
     told = {"task": value, "where": words, "lane": words, "reason": value, "detail": words}
     episode = EpisodeView(token=1, success=True, steps=[step], pictures={1: b"\x89PNG"}, **told)
     reader = Reader(tables.render("alone.html", title=words, episode=episode))
