@@ -36,6 +36,7 @@ test-change: test sglang-cpu ray
 test-all: test-change proofs extras
 	COMPUTERRL_TEST_SGLANG=1 $(PY) -m pytest tests/sglang -n 0 -m proof
 	.cache/extras/bin/python -m pytest tests/extras -n 0 -rs
+	.cache/extras-verifiers/bin/python -m pytest tests/extras/test_verifiers.py -n 0 -rs
 	@bash deploy/setup/sglang_smoke.sh
 
 sglang-cpu:
@@ -49,7 +50,7 @@ sglang-gpu: setup
 ray: setup
 	@bash deploy/setup/ray.sh
 
-# OpenEnv and TRL for tests/extras, in an environment above .venv: 0.5 GB.
+# OpenEnv, TRL and verifiers for tests/extras, in two environments above .venv: 0.9 GB.
 extras: setup
 	@bash deploy/setup/extras.sh
 
