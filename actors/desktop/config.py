@@ -126,7 +126,41 @@ class SshConfig(Section, frozen=True, kw_only=True, tag="ssh"):
         )
 
 
-ProviderConfig = SandboxConfig | ContainerConfig | SshConfig
+class E2bConfig(Section, frozen=True, kw_only=True, tag="e2b"):
+    """Desktops in sandboxes at a URL that speaks the E2B protocol."""
+
+    AT: ClassVar[str] = "desktops.provider"
+
+    template: Annotated[str, tuning("Names the template of its sandboxes. It holds the guest packages.")]
+    url: Annotated[str, tuning("Gives the service's URL.")] = "https://api.e2b.app"
+    sandbox_url: Annotated[
+        str, tuning("Gives a sandbox's URL. {id} and {domain} are filled in as the service answers.")
+    ] = "https://49983-{id}.{domain}"
+    key_env: Annotated[str, tuning("Names the environment variable that holds the service's key.")] = "E2B_API_KEY"
+    user: Annotated[str, tuning("Names the user whose session a desktop is.")] = "user"
+    desktops: Annotated[int, tuning("Limits its desktops at the same time.", ge=0)] = 1
+    lifetime_s: Annotated[
+        int, tuning("Ends a sandbox so many seconds after the program last asked for it.", ge=30, le=86_400)
+    ] = 300
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("url", "sandbox_url"):
+            refuse_bad_url(
+                getattr(self, name), f"{self.AT}.{name}", "name the environment variable of a key by key_env"
+            )
+
+    @property
+    def at(self) -> str:
+        return self.AT
+
+    def share(self, index: int, of: int) -> E2bConfig:
+        """What process `index` of `of` may use: together they have no more desktops than this."""
+        return msgspec.structs.replace(self, desktops=self.desktops // of + (index < self.desktops % of))
+
+
+RemoteConfig = SshConfig | E2bConfig  # sessions elsewhere, whose limits are not set here
+ProviderConfig = SandboxConfig | ContainerConfig | RemoteConfig
 
 
 class PoolConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -287,7 +321,7 @@ class EndpointConfig(Section, frozen=True, kw_only=True):
         return (self.retries + 1) * self.timeout_s + self.retries * self.longest_backoff_s
 
 
-def key_of(endpoint: EndpointConfig, environment: Mapping[str, str]) -> str:
+def key_of(endpoint: EndpointConfig | E2bConfig, environment: Mapping[str, str]) -> str:
     """The endpoint's key, "" when it needs none. Raises ConfigError naming the variable that is not set."""
     if not endpoint.key_env:
         return ""

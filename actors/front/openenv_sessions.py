@@ -1,4 +1,4 @@
-"""Desktops of `computerrl serve-env` as OpenEnv sessions, for trainers that drive these, such as TRL's asynchronous GRPO.
+"""Desktops of `computerrl serve-env` as OpenEnv sessions, which TRL's asynchronous GRPO drives.
 
 This module needs `openenv`.
 """

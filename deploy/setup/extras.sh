@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes environments above .venv with what tests/extras needs: the extras of pyproject.toml and TRL.
+# Makes environments above .venv with what tests/extras needs: the extras of pyproject.toml, TRL and the E2B client.
 # verifiers has one of its own: it pins mcp 2 and an openai below 3, and the extras openenv and mcp take an mcp below 2.
 # A package that can't be had is named, and its tests are skipped. Repeating it costs a second.
 set -euo pipefail
@@ -34,5 +34,5 @@ EOF
     printf '%s\n' "$wanted" >"$home/installed"
 }
 
-environment .cache/extras openenv mcp trackers "trl>=1.16,<2"
+environment .cache/extras openenv mcp trackers "trl>=1.16,<2" "e2b>=2.63,<3"
 environment .cache/extras-verifiers verifiers

@@ -27,7 +27,13 @@ import orjson
 import torch
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
-from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer, async_grpo_trainer, async_rollout_worker, packing
+from trl.experimental.async_grpo import (
+    AsyncGRPOConfig,
+    AsyncGRPOTrainer,
+    async_grpo_trainer,
+    async_rollout_worker,
+    packing,
+)
 from trl.experimental.async_grpo.openenv_harness import HarnessRolloutOutcome, HarnessRolloutWorker
 
 from actors.cluster.config import models
@@ -130,7 +136,8 @@ def test_a_step_of_its_asynchronous_grpo_is_learned_from_episodes_on_desktops(
     monkeypatch.setattr(packing, "_flash_attn", lambda: SimpleNamespace(flash_attn_varlen_func=attention))
     folder = str(models.bundled())
     tokenizer, engine = AutoTokenizer.from_pretrained(folder), StandInEngine(folder)
-    tokenizer.response_schema = {"type": "object", "properties": {"content": {"type": "string"}}}
+    text = {"close_pattern": r"<\|end\|>", "content": "text"}
+    tokenizer.response_template = {"start_anchor": "<|assistant|>", "fields": {"content": text}}
     dataset = Dataset.from_dict({"prompt": [[{"role": "user", "content": TASK}]] * GROUP})
     with served("text_editor", "--count", "8", "--max-turns", str(TURNS)) as address:
         worker = HarnessRolloutWorker(

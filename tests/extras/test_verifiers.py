@@ -46,6 +46,10 @@ async def scripted(body: dict[str, Any], _: int) -> web.StreamResponse:
     return answered((*lines, "Agent.exit(success=True)")[len(done)])
 
 
+def lines(folder: Path) -> list[str]:
+    return [line for file in folder.rglob("traces.jsonl") for line in file.read_text().splitlines()]
+
+
 @pytest.mark.desktop
 @pytest.mark.timeout(600)
 async def test_its_evaluation_plays_tasks_and_their_verdicts_are_the_rewards(tmp_path: Path) -> None:
@@ -61,7 +65,7 @@ async def test_its_evaluation_plays_tasks_and_their_verdicts_are_the_rewards(tmp
             env=env,
         )  # fmt: skip
         output, _ = await process.communicate()
-    written = [line for file in tmp_path.rglob("traces.jsonl") for line in file.read_text().splitlines()]
+    written = lines(tmp_path)
     assert len(written) == 4, output.decode()
     rollouts = [trace for line in written for trace in json.loads(line)["traces"]]
     solved, given_up, endless, broken = sorted(rollouts, key=lambda rollout: rollout["task"]["data"]["name"])

@@ -147,9 +147,9 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         desktop.screen_of(self.screen)
-        if self.memo != "off" and isinstance(self.provider, desktop.SshConfig):
+        if self.memo != "off" and isinstance(self.provider, desktop.RemoteConfig):
             raise ConfigError(
-                f"desktops.memo is {self.memo} and desktops.provider is ssh: nothing says what its machines' desktops"
+                f"desktops.memo is {self.memo} and desktops.provider is remote: nothing says what desktops there"
                 " are made of; set desktops.memo to off"
             )
         if self.memo_file and not self.memo_file.endswith(".parquet"):
@@ -159,15 +159,15 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
                 f"desktops.processes is {self.processes}: more processes than desktops.count ({self.count})"
             )
         for index in range(self.processes):
-            if isinstance(self.provider, desktop.SshConfig):
+            if isinstance(self.provider, desktop.RemoteConfig):
                 self._refuse_too_few(self.provider, index)
 
-    def _refuse_too_few(self, provider: desktop.SshConfig, index: int) -> None:
+    def _refuse_too_few(self, provider: desktop.RemoteConfig, index: int) -> None:
         seats = self.seats_of(index)
         if (there := provider.share(index, self.processes).desktops) < seats + self.warm_pool:
             raise ConfigError(
-                f"desktops.provider.machines: of their {provider.desktops} desktops, process {index} has {there}, and"
-                f" keeps {seats} busy and {self.warm_pool} ready: name more, or lower desktops.count or .warm_pool"
+                f"desktops.provider: of its {provider.desktops} desktops, process {index} has {there}, and"
+                f" keeps {seats} busy and {self.warm_pool} ready: allow more, or lower desktops.count or .warm_pool"
             )
 
     def host_of(self, seat: int) -> int:
@@ -188,7 +188,7 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
 
         Desktops that are placed elsewhere get theirs where they are.
         """
-        if isinstance(self.provider, desktop.SshConfig) or self.place:
+        if isinstance(self.provider, desktop.RemoteConfig) or self.place:
             return self
         provider = fitted(self.provider, self.count, self.ready, room, key=key)
         return msgspec.structs.replace(self, provider=provider)
@@ -196,7 +196,7 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
     def of_one_host(self, lease_s: float = 900.0, index: int = 0) -> desktop.DesktopsConfig:
         """The desktops of host process `index`, each leased for as long as an episode is reserved (seconds)."""
         provider = self.provider
-        if isinstance(provider, desktop.SshConfig):
+        if isinstance(provider, desktop.RemoteConfig):
             provider = provider.share(index, self.processes)
         pool = desktop.PoolConfig(
             warm_pool=self.warm_pool, boots_at_once=self.boots_at_once, processes=self.processes, lease_s=lease_s

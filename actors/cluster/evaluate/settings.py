@@ -29,7 +29,7 @@ from actors.cluster.config.suggest import hint, nearest
 from actors.cluster.runs import run_folder
 from actors.cluster.runs.weights import NamedWeights
 from actors.desktop.answers import pictured
-from actors.desktop.config import EndpointConfig, PromptConfig, SshConfig, key_of
+from actors.desktop.config import EndpointConfig, PromptConfig, RemoteConfig, key_of
 from actors.desktop.endpoint import Endpoint, EndpointDown
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.replay.config import EVERY, TaskRange, TasksConfig
@@ -129,7 +129,7 @@ def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
             screen=args.screen or like.desktops.screen,
             memo=like.desktops.memo if remembers and prompt.format == "compact" else "off",
             screenshots="all" if args.osworld_out else like.desktops.screenshots,
-            warm_pool=min(like.desktops.warm_pool if isinstance(like.desktops.provider, SshConfig) else 2, seats),
+            warm_pool=min(like.desktops.warm_pool if isinstance(like.desktops.provider, RemoteConfig) else 2, seats),
         ),
         "samplers": _samplers(like, args.overrides),
         "sampling": msgspec.structs.replace(like.sampling, eval_temperature=heat, max_new_tokens=tokens),

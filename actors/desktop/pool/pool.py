@@ -16,7 +16,17 @@ from typing import Any
 
 import msgspec
 
-from actors.desktop.config import ContainerConfig, DesktopsConfig, PoolConfig, ProviderConfig, SandboxConfig, SshConfig
+from actors.desktop.config import (
+    ContainerConfig,
+    DesktopsConfig,
+    E2bConfig,
+    PoolConfig,
+    ProviderConfig,
+    RemoteConfig,
+    SandboxConfig,
+    SshConfig,
+    key_of,
+)
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.pool import desktops
 from actors.desktop.pool.desktops import (
@@ -30,6 +40,7 @@ from actors.desktop.pool.desktops import (
 )
 from actors.desktop.provider import Desktop, DesktopSpec, Provider
 from actors.desktop.providers.container import ContainerProvider
+from actors.desktop.providers.e2b import E2bProvider
 from actors.desktop.providers.sandbox import shares
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.providers.ssh import SshProvider
@@ -57,6 +68,8 @@ def boots_at_once(provider: ProviderConfig, processes: int, cores: int, memory_m
         return max(BOOTS_LEAST, min(cores // CORES_EACH, memory_mib // MEMORY_EACH_MIB) // processes)
     # `provider` is this process's share, and the work of a boot is the machines'.
     each = max(1, LOGINS_AT_ONCE // processes)
+    if isinstance(provider, E2bConfig):
+        return max(BOOTS_LEAST, min(each, provider.desktops))
     return max(BOOTS_LEAST, sum(min(each, machine.desktops // DESKTOPS_EACH) for machine in provider.machines))
 
 
@@ -411,6 +424,8 @@ async def open_provider(settings: ProviderConfig, run_id: str) -> Provider:
     """The provider of these settings. `run_id` is the run's name. Raises ConfigError."""
     if isinstance(settings, SshConfig):
         return SshProvider(settings)
+    if isinstance(settings, E2bConfig):
+        return E2bProvider(settings, key_of(settings, os.environ))
     kind = ContainerProvider if isinstance(settings, ContainerConfig) else SandboxProvider
     return await kind.start(settings, run_id)
 
@@ -423,7 +438,7 @@ def desktop_of(config: DesktopsConfig, fit_seats: int = 0) -> DesktopSpec:
     Raises ConfigError where even the least limits of so many don't fit.
     """
     settings = config.provider
-    if isinstance(settings, SshConfig):
+    if isinstance(settings, RemoteConfig):
         return DesktopSpec(width=config.screen.width, height=config.screen.height)
     if fit_seats:
         key, there = "desktops.count per process", shares.of_this_process(Path(settings.folder))

@@ -20,7 +20,7 @@ import shlex
 import tarfile
 from collections.abc import AsyncIterator
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, ClassVar
 
 import asyncssh
 import msgspec
@@ -92,18 +92,19 @@ def archive() -> bytes:
     return packed.getvalue()
 
 
-class _Machine:
+class Machine:
     """One machine: its settings, its keys, and the connection for errands (looks from outside, removals).
 
     Each session has a connection of its own. A server allows a connection ten sessions (`MaxSessions`, unless set
     otherwise), so errands take turns.
     """
 
-    def __init__(self, config: MachineConfig) -> None:
+    def __init__(self, config: MachineConfig, client_key: asyncssh.SSHKey | None = None) -> None:
+        """`client_key` is taken in place of the file that the settings name. Raises ConfigError."""
         self.config = config
         try:
             self.host_key = asyncssh.import_public_key(config.host_key)
-            self.client_key = asyncssh.read_private_key(config.client_key)
+            self.client_key = client_key or asyncssh.read_private_key(config.client_key)
         except (OSError, asyncssh.KeyImportError) as error:
             raise ConfigError(f"desktops.provider.machines {config.host}: {error}") from error
         self.identity = (self.host_key.export_public_key(), self.client_key.export_private_key())
@@ -163,7 +164,7 @@ class _Machine:
 class _Session(msgspec.Struct):
     """One desktop on a machine. `keeper` is the process that holds it; the end of its input ends the session."""
 
-    machine: _Machine
+    machine: Machine
     connection: asyncssh.SSHClientConnection  # the keeper's
     folder: str
     token: str
@@ -230,7 +231,7 @@ class _Session(msgspec.Struct):
 
 async def office_releases(config: SshConfig) -> dict[str, str]:
     """By HOST:PORT of each machine, LibreOffice's release there, "" where none answers. Raises ConfigError."""
-    machines = [_Machine(machine) for machine in config.machines]
+    machines = [Machine(machine) for machine in config.machines]
     try:
         answers = await asyncio.gather(*(machine.output(office.VERSION) for machine in machines))
     finally:
@@ -241,44 +242,34 @@ async def office_releases(config: SshConfig) -> dict[str, str]:
     }
 
 
-class SshProvider(Provider):
-    """Spreads desktops over the configured machines, the least used first, those where a boot has just failed last."""
+class SessionProvider(Provider):
+    """What desktops have in common that are sessions on machines reached by SSH."""
 
-    def __init__(self, config: SshConfig) -> None:
-        if not config.machines:
-            raise ConfigError("desktops.provider.machines is empty")
-        self._machines = [_Machine(machine) for machine in config.machines]
-        self._free = asyncio.Semaphore(config.desktops)
+    KIND: ClassVar[str]
+    WARNING: ClassVar[str]
+
+    def __init__(self, desktops: int) -> None:
+        self._free = asyncio.Semaphore(desktops)
         self._sessions: dict[str, _Session] = {}
 
-    async def boot(self, spec: DesktopSpec) -> Desktop:
-        """See `Provider.boot`: starts a session of the machine's ordinary user and sends it its code.
-
-        Waits up to `ROOM_S` while no machine has room for another desktop: a desktop is about to be given back.
-        """
+    async def _take_place(self) -> None:
+        """Wait up to `ROOM_S` while there is no room for another desktop: one is about to be given back."""
         try:
             async with asyncio.timeout(ROOM_S):
                 await self._free.acquire()
         except TimeoutError:
             raise fault(FaultCause.NO_SPARE, "no machine has room for another desktop") from None
-        now = asyncio.get_running_loop().time()
-        free = (candidate for candidate in self._machines if candidate.used < candidate.config.desktops)
-        machine = min(free, key=lambda candidate: (now < candidate.failed + PASSED_OVER_S, candidate.used))
-        machine.used += 1
+
+    async def _boot_on(self, machine: Machine, name: str, spec: DesktopSpec) -> Desktop:
+        """Start a session there, called `name` and its token. Raises DesktopFault."""
         token = os.urandom(8).hex()
         folder = f"{machine.config.folder}/computerrl-{token}"
-        try:
-            session = await self._start(machine, folder, token, spec)
-        except BaseException:
-            machine.failed = asyncio.get_running_loop().time()  # whatever ended it: this decides only who comes first
-            self._give_back(machine)
-            raise
-        machine.failed = -math.inf
-        name = f"{machine.config.host}.{token}"
+        session = await self._start(machine, folder, token, spec)
+        name = f"{name}.{token}"
         self._sessions[name] = session
         return Desktop(
             name=name,
-            provider="ssh",
+            provider=self.KIND,
             address=SshAddress(host=machine.config.host, port=machine.config.port),
             username=machine.config.user,
             host_key=machine.identity[0],
@@ -286,10 +277,10 @@ class SshProvider(Provider):
             agent=("env", f"{MARK}={token}", PYTHON, "-I", f"{folder}/guest", "attach", "--run", f"{folder}/run"),
             home=f"{folder}/home",
             screen=(spec.width, spec.height),
-            warnings=("no sandbox: sessions of one machine share its user",),
+            warnings=(self.WARNING,),
         )
 
-    async def _start(self, machine: _Machine, folder: str, token: str, spec: DesktopSpec) -> _Session:
+    async def _start(self, machine: Machine, folder: str, token: str, spec: DesktopSpec) -> _Session:
         # The mark finds the processes of a keeper that was stopped.
         code = await asyncio.to_thread(archive)
         command = shlex.join([
@@ -331,22 +322,6 @@ class SshProvider(Provider):
         reachable = await session.machine.output("true") is not None
         return DesktopHealth(alive=reachable and session.held, reachable=reachable)
 
-    def _give_back(self, machine: _Machine) -> None:
-        machine.used -= 1
-        self._free.release()
-
-    async def destroy(self, desktop: Desktop) -> None:
-        session = self._sessions.get(desktop.name)
-        if session is None:
-            return
-        try:
-            await session.end()
-        finally:
-            if not session.given_back:  # also where it did not end: its machine may be gone for good
-                session.given_back = True
-                self._give_back(session.machine)
-        self._sessions.pop(desktop.name, None)
-
     async def freeze(self, desktop: Desktop) -> None:
         """See `Provider.freeze`; a keeper that answers nothing is one that programs of its own user have stopped."""
         await self._session(desktop).ask("freeze", "frozen", FaultCause.STILL_RUNNING, FREEZE_S)
@@ -362,6 +337,51 @@ class SshProvider(Provider):
         except (OSError, asyncssh.Error) as error:
             raise fault(FaultCause.MACHINE_UNREACHABLE, f"{desktop.name}: {error}"[:300]) from error
         return await outside.parsed_here(wanted, seen, limits)
+
+
+class SshProvider(SessionProvider):
+    """Spreads desktops over the configured machines, the least used first, those where a boot has just failed last."""
+
+    KIND = "ssh"
+    WARNING = "no sandbox: sessions of one machine share its user"
+
+    def __init__(self, config: SshConfig) -> None:
+        if not config.machines:
+            raise ConfigError("desktops.provider.machines is empty")
+        super().__init__(config.desktops)
+        self._machines = [Machine(machine) for machine in config.machines]
+
+    async def boot(self, spec: DesktopSpec) -> Desktop:
+        """See `Provider.boot`: starts a session of the machine's ordinary user and sends it its code."""
+        await self._take_place()
+        now = asyncio.get_running_loop().time()
+        free = (candidate for candidate in self._machines if candidate.used < candidate.config.desktops)
+        machine = min(free, key=lambda candidate: (now < candidate.failed + PASSED_OVER_S, candidate.used))
+        machine.used += 1
+        try:
+            desktop = await self._boot_on(machine, machine.config.host, spec)
+        except BaseException:
+            machine.failed = asyncio.get_running_loop().time()  # whatever ended it: this decides only who comes first
+            self._give_back(machine)
+            raise
+        machine.failed = -math.inf
+        return desktop
+
+    def _give_back(self, machine: Machine) -> None:
+        machine.used -= 1
+        self._free.release()
+
+    async def destroy(self, desktop: Desktop) -> None:
+        session = self._sessions.get(desktop.name)
+        if session is None:
+            return
+        try:
+            await session.end()
+        finally:
+            if not session.given_back:  # also where it did not end: its machine may be gone for good
+                session.given_back = True
+                self._give_back(session.machine)
+        self._sessions.pop(desktop.name, None)
 
     async def close(self) -> None:
         sessions, self._sessions = list(self._sessions.values()), {}

@@ -13,7 +13,7 @@ import pytest
 from actors.cluster import cli
 from actors.cluster.config import deploy_files, keys, typed_yaml
 from actors.cluster.config.schema import DeployFile
-from actors.desktop.config import ContainerConfig
+from actors.desktop.config import ContainerConfig, E2bConfig
 from actors.sampler.config import EmbeddedConfig, SglangConfig
 from runtime.errors import ConfigError
 
@@ -28,7 +28,10 @@ def test_every_key_that_a_file_may_set_is_told_and_no_other() -> None:
     assert told - tags == settable - tags
 
 
-OF_CONTAINERS = {f"desktops.provider.{name}" for name in ("program", "runtime", "image")}
+OF_OTHERS = {
+    **dict.fromkeys(("program", "runtime", "image"), ContainerConfig()),
+    **dict.fromkeys(("url", "sandbox_url", "key_env", "user", "desktops", "lifetime_s"), E2bConfig(template="t")),
+}
 
 
 @pytest.mark.parametrize("one", KNOWN, ids=lambda one: one.key)
@@ -45,9 +48,13 @@ def test_each_has_a_meaning_and_the_default_that_a_file_without_it_gets(one: key
         word = f"samplers.engine={{type: {kind}, {name}: {one.default}}}"
         assert typed_yaml.build({}, DeployFile, [word], source="x").samplers.engine == section
         return
-    if one.key in OF_CONTAINERS:
-        word = f"desktops.provider={{type: container, {one.key.rpartition('.')[2]}: {one.default}}}"
-        assert typed_yaml.build({}, DeployFile, [word], source="x").desktops.provider == ContainerConfig()
+    name = one.key.removeprefix("desktops.provider.")
+    if name in OF_OTHERS:
+        words = "type: container" if OF_OTHERS[name] == ContainerConfig() else "type: e2b, template: t"
+        value = f'"{one.default}"' if "{" in one.default else one.default
+        word = f"desktops.provider={{{words}, {name}: {value}}}"
+        few = ["desktops.count=1", "desktops.warm_pool=0", word]
+        assert typed_yaml.build({}, DeployFile, few, source="x").desktops.provider == OF_OTHERS[name]
         return
     if one.key.startswith("model.endpoint."):  # a section that a file without it has not
         far = {"model": {"endpoint": {"url": "https://example.org/v1", "model": "m"}}}
@@ -60,7 +67,7 @@ def test_each_has_a_meaning_and_the_default_that_a_file_without_it_gets(one: key
 
 @pytest.mark.parametrize("one", KNOWN, ids=lambda one: one.key)
 def test_a_meaning_begins_with_a_verb_and_its_sentences_are_short(one: keys.Key) -> None:
-    meaning = re.sub(r"^\((sandbox|ssh|container|oracle|endpoint|embedded|sglang)\) ", "", one.meaning)
+    meaning = re.sub(r"^\((sandbox|ssh|container|e2b|oracle|endpoint|embedded|sglang)\) ", "", one.meaning)
     assert re.match(r"[A-Z][a-z]+s ", meaning), meaning
     for sentence in re.split(r"(?<=[.;:]) ", meaning):
         assert len(sentence.split()) <= LONGEST, sentence

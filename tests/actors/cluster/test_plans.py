@@ -222,7 +222,7 @@ def test_processes_share_machines_without_going_beyond_their_seats(seats: list[i
 
 
 def test_machines_with_too_few_seats_are_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match=r"desktops\.provider\.machines: of their 4 desktops, process 0 has 4, and"):
+    with pytest.raises(ConfigError, match=r"desktops\.provider: of its 4 desktops, process 0 has 4, and"):
         SeatsConfig(count=4, warm_pool=1, provider=SshConfig(machines=[machine(4)]))
     two = SeatsConfig(count=2, processes=2, warm_pool=1, provider=SshConfig(machines=[machine(4)]))
     assert [two.of_one_host(index=index).provider.desktops for index in range(2)] == [2, 2]  # type: ignore[union-attr]

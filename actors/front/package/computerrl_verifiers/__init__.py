@@ -73,8 +73,15 @@ class DesktopHarness(vf.Harness[DesktopHarnessConfig]):
     EXECUTES_CODE = False  # in the runtime: the desktops have their own sandboxes
     NEEDS_CONTAINER = False
 
-    async def launch(
-        self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, mcp_urls: dict[str, str], data: vf.TaskData
+    async def launch(  # noqa: PLR0917 - verifiers calls it so
+        self,
+        ctx: Any,
+        trace: Any,
+        runtime: Any,
+        endpoint: str,
+        secret: str,
+        mcp_urls: dict[str, str],
+        data: vf.TaskData,
     ) -> ProgramResult:
         """Play it. Raises DesktopFault, and ProtocolError outside of DesktopEnv."""
         pool = _POOL.get()
