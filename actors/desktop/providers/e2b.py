@@ -23,7 +23,7 @@ import msgspec
 from actors.desktop.config import E2bConfig, MachineConfig
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.provider import Desktop, DesktopSpec
-from actors.desktop.providers.ssh import Machine, SessionProvider
+from actors.desktop.providers.ssh import SshMachine, SessionProvider
 from actors.errors import DesktopFault
 
 API_S = 60.0  # one request
@@ -283,7 +283,7 @@ class _Sandbox(msgspec.Struct):
 
     id: str
     door: _Door
-    machine: Machine
+    machine: SshMachine
     renewing: asyncio.Task[None]
 
 

@@ -92,7 +92,7 @@ def archive() -> bytes:
     return packed.getvalue()
 
 
-class Machine:
+class SshMachine:
     """One machine: its settings, its keys, and the connection for errands (looks from outside, removals).
 
     Each session has a connection of its own. A server allows a connection ten sessions (`MaxSessions`, unless set
@@ -164,7 +164,7 @@ class Machine:
 class _Session(msgspec.Struct):
     """One desktop on a machine. `keeper` is the process that holds it; the end of its input ends the session."""
 
-    machine: Machine
+    machine: SshMachine
     connection: asyncssh.SSHClientConnection  # the keeper's
     folder: str
     token: str
@@ -231,7 +231,7 @@ class _Session(msgspec.Struct):
 
 async def office_releases(config: SshConfig) -> dict[str, str]:
     """By HOST:PORT of each machine, LibreOffice's release there, "" where none answers. Raises ConfigError."""
-    machines = [Machine(machine) for machine in config.machines]
+    machines = [SshMachine(machine) for machine in config.machines]
     try:
         answers = await asyncio.gather(*(machine.output(office.VERSION) for machine in machines))
     finally:
@@ -260,7 +260,7 @@ class SessionProvider(Provider):
         except TimeoutError:
             raise fault(FaultCause.NO_SPARE, "no machine has room for another desktop") from None
 
-    async def _boot_on(self, machine: Machine, name: str, spec: DesktopSpec) -> Desktop:
+    async def _boot_on(self, machine: SshMachine, name: str, spec: DesktopSpec) -> Desktop:
         """Start a session there, called `name` and its token. Raises DesktopFault."""
         token = os.urandom(8).hex()
         folder = f"{machine.config.folder}/computerrl-{token}"
@@ -280,7 +280,7 @@ class SessionProvider(Provider):
             warnings=(self.WARNING,),
         )
 
-    async def _start(self, machine: Machine, folder: str, token: str, spec: DesktopSpec) -> _Session:
+    async def _start(self, machine: SshMachine, folder: str, token: str, spec: DesktopSpec) -> _Session:
         # The mark finds the processes of a keeper that was stopped.
         code = await asyncio.to_thread(archive)
         command = shlex.join([
@@ -349,7 +349,7 @@ class SshProvider(SessionProvider):
         if not config.machines:
             raise ConfigError("desktops.provider.machines is empty")
         super().__init__(config.desktops)
-        self._machines = [Machine(machine) for machine in config.machines]
+        self._machines = [SshMachine(machine) for machine in config.machines]
 
     async def boot(self, spec: DesktopSpec) -> Desktop:
         """See `Provider.boot`: starts a session of the machine's ordinary user and sends it its code."""
@@ -367,7 +367,7 @@ class SshProvider(SessionProvider):
         machine.failed = -math.inf
         return desktop
 
-    def _give_back(self, machine: Machine) -> None:
+    def _give_back(self, machine: SshMachine) -> None:
         machine.used -= 1
         self._free.release()
 
