@@ -23,7 +23,7 @@ import msgspec
 from actors.desktop.config import E2bConfig, MachineConfig
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.provider import Desktop, DesktopSpec
-from actors.desktop.providers.ssh import SshMachine, SessionProvider
+from actors.desktop.providers.ssh import SessionProvider, SshMachine
 from actors.errors import DesktopFault
 
 API_S = 60.0  # one request
@@ -314,7 +314,7 @@ class E2bProvider(SessionProvider):
             config, _, user = (await envd.output("/bin/sh", "-c", SET_UP, "sh", *keys)).partition(" ")
             door = _Door(envd, f"{config}/config")
             undone.push_async_callback(door.close)
-            machine = Machine(
+            machine = SshMachine(
                 MachineConfig(
                     host="127.0.0.1", port=await door.open(), user=user, client_key="",
                     host_key=host_key.export_public_key().decode(),
