@@ -14,12 +14,13 @@ import msgspec
 
 from policy.architecture import Architecture
 from policy.settings import OptimConfig, ParallelConfig
-from policy.tensorfiles import ParameterTensors, expected, inside, outside
+from policy.tensorfiles import ParameterTensors, expected, inside, outside, tower
 
 GIB = 2**30
 CHUNK = {"cpu": 1 << 24, "cuda": 1 << 29}  # logits at once: 64 MiB and 2 GiB of fp32
 LOGITS_AT_ONCE = 3  # tensors of a chunk's size that the loss has at the same time
 FP32, BF16 = 4, 2
+SEEN = 256 << 20  # bytes of pictures' embeddings that are kept for the next time
 
 
 class MemoryPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +32,7 @@ class MemoryPlan(msgspec.Struct, frozen=True, kw_only=True):
     reference: int  # on a CPU; what a GPU computes of it takes the place of the weights
     average: int  # on a CPU: of the weights, in fp32
     activations: int
+    tower: int  # of a model that sees, with what it made of pictures and one pass of it
     vocabulary: int  # logits of a chunk of rows, and the gradient of the output layer
     export: int  # weights on their way to engines or to the host, while there are no activations
     checkpoint: int  # on a CPU: Adam's state as it is read or written, once more, while there are no activations
@@ -41,7 +43,7 @@ class MemoryPlan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def total(self) -> int:
         """The most at one time, but for what is in the host's memory next to a GPU."""
-        lasting = self.weights + self.gradients + self.optimizer + self.reference + self.average
+        lasting = self.weights + self.gradients + self.optimizer + self.reference + self.average + self.tower
         return lasting + max(self.activations + self.vocabulary, self.export, self.checkpoint)
 
     @property
@@ -108,6 +110,7 @@ def plan(
         reference=kept if device == "cpu" else 0,
         average=FP32 * trained if average and device == "cpu" else 0,
         activations=size * token_budget * (activations(arch, optim, parallel) + worked_on),
+        tower=seeing(arch, size, token_budget),
         vocabulary=FP32 * LOGITS_AT_ONCE * rows * head + (0 if adapters else size * head * arch.hidden),
         export=size * (sum(sizes) if broadcast else joined)
         + (size * (trained + sum(sizes)) if average and device == "cpu" else 0),
@@ -116,6 +119,20 @@ def plan(
         staged=state if device == "cuda" else 0,
         followed=(FP32 + size) * trained if average and device == "cuda" else 0,
     )
+
+
+def seeing(arch: Architecture, size: int, token_budget: int) -> int:
+    """Bytes of a tower with numbers of `size` bytes, its last embeddings, and a pass over the largest picture.
+
+    That one fills the token budget, and keeps nothing for a backward pass.
+    """
+    vision = arch.vision
+    if vision is None:
+        return 0
+    pixels = 3 * vision.temporal_patch_size * vision.patch_size**2
+    patch = 2 * FP32 * pixels + size * (10 * vision.hidden_size + 3 * vision.intermediate_size)
+    patches = min(token_budget, arch.context) * vision.spatial_merge_size**2
+    return size * sum(map(math.prod, tower(vision).values())) + SEEN + patches * patch
 
 
 def parameters(arch: Architecture, parallel: ParallelConfig) -> int:

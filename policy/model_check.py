@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,14 +16,17 @@ from policy import hf_folder, tensorfiles
 from policy.architecture import Architecture, ModelVerdict, read_architecture
 from policy.chat_process import MOST_TURNS
 from policy.engine.cache import KeyValueCache
-from policy.engine.core import EngineCore, EngineOptions
-from policy.engine.model import Chunk, Decoder, load_weights
-from policy.engine.scheduler import Draw, Sequence
+from policy.engine.core import EngineCore, EngineOptions, chunk_of
+from policy.engine.model import Decoder, load_weights
+from policy.engine.scheduler import Draw, Sequence, SequenceWork
 from policy.hf_folder import DTYPES
 from policy.megatron.model import MicroBatchRunner, PolicyModel, whole_tensors
 from policy.megatron.ranks import ensure_parallel
-from policy.packing import MicroBatch, PackedSample
+from policy.packing import MicroBatch, PackedSample, SeenPicture
+from policy.pictures import PicturePlace, PictureStyle, patches, picture_ids, placed, style_of
+from policy.tensorfiles import SEEING
 from policy.tokenizer import Tokenizer
+from policy.vision.eyes import eyes_of
 from runtime.errors import ComputerRLError
 
 EXACT, RELATIVE = 1e-4, 1e-5  # float32: a logit may differ by so much, or by so much of the largest logit
@@ -29,30 +35,68 @@ GREEDY_TOKENS = 16
 QUESTION = "What is the capital of France?"
 _CPU = torch.device("cpu")
 _LENGTHS = (3, 33, 64)  # of the compared sequences, in tokens
+_SIZES = ([(117, 83)], [(61, 140), (224, 170)])  # of the pictures in sequences of a model that sees
+
+
+class _Case(NamedTuple):
+    """A sequence that all compute."""
+
+    ids: list[int]
+    pictures: list[PicturePlace]
+
+
+def _cases(arch: Architecture, style: PictureStyle | None) -> list[_Case]:
+    """Text, and of a model that sees text with one and with two pictures."""
+    generator = torch.Generator().manual_seed(0)
+    special = set() if style is None else {style.start_id, style.pad_id, style.end_id}
+
+    def text(length: int) -> list[int]:
+        drawn: list[int] = torch.randint(arch.vocab, (length,), generator=generator).tolist()
+        return [0 if token in special else token for token in drawn]
+
+    cases = [_Case(text(min(length, arch.context, max(_LENGTHS))), []) for length in _LENGTHS]
+    for sizes in _SIZES if style is not None else ():
+        case = _Case(text(3), [])
+        for size in sizes:
+            png = _noise(size, generator)
+            case.pictures.append(placed(len(case.ids) + 1, sha256(png).hexdigest(), png, style))
+            case.ids.extend([*picture_ids(*size, style), *text(5)])
+        if len(case.ids) <= arch.context:
+            cases.append(case)
+    return cases
+
+
+def _noise(size: tuple[int, int], generator: torch.Generator) -> bytes:
+    from PIL import Image
+
+    png, (width, height) = BytesIO(), size
+    shades = torch.randint(256, (height, width, 3), generator=generator, dtype=torch.uint8)
+    Image.fromarray(shades.numpy()).save(png, "PNG")
+    return png.getvalue()
 
 
 def compare(folder: Path, dtype: str, report: Callable[[str], None]) -> ModelVerdict:
     """Look at `folder`, computing in `dtype`. Raises ConfigError for what is not covered."""
     arch = read_architecture(folder)
     verdict = ModelVerdict(architecture=arch.style)
-    generator = torch.Generator().manual_seed(0)
-    longest = min(arch.context, max(_LENGTHS))
-    ids = [torch.randint(arch.vocab, (min(n, longest),), generator=generator).tolist() for n in _LENGTHS]
+    style = style_of(folder)
+    cases = _cases(arch, style)
     tokenizer = Tokenizer.load(folder)
     prompt = tokenizer.prompt_ids(QUESTION)
     verdict.chat = _refused(tokenizer)
     try:
         report("the engine loads, computes and draws")
-        engine, drawn = _engine(folder, arch, dtype, ids, prompt)
+        engine, drawn = _engine(folder, arch, dtype, cases, prompt)
         report("the learner loads, computes and exports")
-        learner, changed = _learner(folder, arch, dtype, ids)
+        learner, changed = _learner(folder, arch, dtype, cases, style)
     except ComputerRLError as error:
         verdict.why = str(error)
         return verdict
     verdict.loads = True
     report("transformers computes")
-    exact, greedy = _reference(folder, torch.float32, ids, [*prompt, *drawn])
-    rounded = None if dtype == "float32" else _reference(folder, DTYPES[dtype], ids, [*prompt, *drawn])[0]
+    answered = _Case([*prompt, *drawn], [])
+    *exact, greedy = _reference(folder, torch.float32, [*cases, answered], style)
+    rounded = None if dtype == "float32" else _reference(folder, DTYPES[dtype], cases, style)
     reasons = _differences(verdict, {"engine": engine, "learner": learner}, exact, rounded)
     greedy = greedy[len(prompt) - 1 : -1]
     missed = greedy.max(-1).values - greedy[range(len(drawn)), drawn]
@@ -97,11 +141,12 @@ def _differences(
 
 
 def _engine(
-    folder: Path, arch: Architecture, dtype: str, ids: list[list[int]], prompt: list[int]
+    folder: Path, arch: Architecture, dtype: str, cases: list[_Case], prompt: list[int]
 ) -> tuple[list[Tensor], list[int]]:
     """Its logits at every position of each sequence, and its greedy answer to `prompt`."""
     weights = load_weights(folder, _CPU, DTYPES[dtype])
-    length = min(arch.context, max(len(prompt) + GREEDY_TOKENS, *map(len, ids)))
+    longest = max(len(case.ids) for case in cases)
+    length = min(arch.context, max(len(prompt) + GREEDY_TOKENS, longest))
     options = EngineOptions(
         model_path=str(folder), dtype=dtype, max_running_requests=1, context_length=length, cache_tokens=64
     )
@@ -112,21 +157,30 @@ def _engine(
     while answer.finish is None:
         core.step()
     cache = KeyValueCache(
-        arch, rows=len(ids), length=length, blocks=1, block=8, device=_CPU, dtype=weights.embedding.dtype
+        arch, rows=len(cases), length=length, blocks=1, block=8, device=_CPU, dtype=weights.embedding.dtype
     )
-    chunks = [Chunk(row, 0, sequence, len(sequence)) for row, sequence in enumerate(ids)]
-    logits = Decoder(arch, cache, _CPU).forward(weights, chunks)
-    return list(logits.split(list(map(len, ids)))), answer.output
+    works = []
+    for row, (ids, pictures) in enumerate(cases):
+        sequence = Sequence(rid="check", ids=list(ids), draw=draw, row=row, pictures=tuple(pictures))
+        works.append(SequenceWork(sequence, 0, len(ids), len(ids)))
+    logits = Decoder(arch, cache, _CPU).forward(weights, [chunk_of(work, weights.eyes) for work in works])
+    return list(logits.split([work.end for work in works])), answer.output
 
 
-def _learner(folder: Path, arch: Architecture, dtype: str, ids: list[list[int]]) -> tuple[list[Tensor], str]:
+def _learner(
+    folder: Path, arch: Architecture, dtype: str, cases: list[_Case], style: PictureStyle | None
+) -> tuple[list[Tensor], str]:
     """Its logits at all but the last position of each sequence, and the first tensor that an export changes, or ""."""
     ensure_parallel(0)
     tensors = hf_folder.read(folder)
     model = PolicyModel(arch, dtype)
     model.load_hf(tensors, arch)
-    batch = MicroBatch(samples=[PackedSample(ids=each, response_len=len(each) - 1, weight=1.0) for each in ids])
-    logits = MicroBatchRunner(model, _CPU, 1).read([batch], lambda inputs, rows: inputs.by_sample(rows.logits()))[0]
+    samples = []
+    for ids, places in cases:
+        pictures = tuple(SeenPicture(at=place.at, digest=place.digest, png=place.png) for place in places)
+        samples.append(PackedSample(ids=ids, response_len=len(ids) - 1, weight=1.0, pictures=pictures))
+    runner = MicroBatchRunner(model, _CPU, 1, style, eyes_of(style, arch, tensors, DTYPES[dtype], _CPU))
+    logits = runner.read([MicroBatch(samples=samples)], lambda inputs, rows: inputs.by_sample(rows.logits()))[0]
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "export"
         hf_folder.write(out, whole_tensors(model, arch), hf_folder.companions(folder))
@@ -135,21 +189,33 @@ def _learner(folder: Path, arch: Architecture, dtype: str, ids: list[list[int]])
     if not same:
         return logits, "config.json"
     for name in tensorfiles.expected(arch):
-        if name not in back or not torch.equal(back[name], tensors[name].to(DTYPES[dtype])):
+        wanted = tensors[name] if name.startswith(SEEING) else tensors[name].to(DTYPES[dtype])
+        if name not in back or not torch.equal(back[name], wanted):
             return logits, name
     return logits, ""
 
 
-def _reference(
-    folder: Path, dtype: torch.dtype, ids: list[list[int]], answered: list[int]
-) -> tuple[list[Tensor], Tensor]:
-    """Transformers' logits for each sequence, and for the prompt with its answer, in float32."""
-    from transformers import AutoModelForCausalLM
+def _reference(folder: Path, dtype: torch.dtype, cases: list[_Case], style: PictureStyle | None) -> list[Tensor]:
+    """Transformers' logits for each sequence, in float32."""
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True, trust_remote_code=False)
+    auto = AutoModelForCausalLM if style is None else AutoModelForImageTextToText
+    model = auto.from_pretrained(folder, dtype=dtype, local_files_only=True, trust_remote_code=False)
     with torch.inference_mode():
-        *logits, greedy = (model(torch.tensor([each])).logits[0].float() for each in (*ids, answered))
-    return logits, greedy
+        return [model(**_inputs(case, style)).logits[0].float() for case in cases]
+
+
+def _inputs(case: _Case, style: PictureStyle | None) -> dict[str, Any]:
+    ids = torch.tensor([case.ids])
+    if style is None or not case.pictures:
+        return {"input_ids": ids}
+    rows, grids = zip(*(patches(picture.png, style) for picture in case.pictures), strict=True)
+    return {
+        "input_ids": ids,
+        "pixel_values": torch.cat([torch.from_numpy(each) for each in rows]),
+        "image_grid_thw": torch.tensor(grids),
+        "mm_token_type_ids": (ids == style.pad_id).long(),
+    }
 
 
 def _apart(ours: list[Tensor], theirs: list[Tensor]) -> Tensor:

@@ -256,7 +256,7 @@ class _Layout:
 
 
 def places_in(sample: PackedSample, style: PictureStyle | None) -> list[PicturePlace]:
-    """Where its pictures lie. Raises LearnerError unless each has its pads, and each pad of its prompt a picture."""
+    """Where its pictures lie. Raises LearnerError unless each has its pads, and each pad of the prompt its picture."""
     if style is None:
         if sample.pictures:
             raise LearnerError("a sample has pictures, and the model reads text alone")
@@ -264,9 +264,9 @@ def places_in(sample: PackedSample, style: PictureStyle | None) -> list[PictureP
     prompt = sample.ids[: next(iter(sample.targets()))]
     places = [_place(picture, style) for picture in sample.pictures]
     for place in places:
-        if prompt[place.at : place.at + place.tokens] != [style.pad_id] * place.tokens:
+        if sample.ids[place.at : place.at + place.tokens] != [style.pad_id] * place.tokens:
             raise LearnerError(f"picture {place.digest:.16} has other pads than its {place.tokens} at {place.at}")
-    if prompt.count(style.pad_id) != sum(place.tokens for place in places):
+    if prompt.count(style.pad_id) != sum(place.tokens for place in places if place.at < len(prompt)):
         raise LearnerError("a sample's prompt has pads of a picture that it lacks")
     return places
 

@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from policy.architecture import Architecture
+from policy.memory import SEEN
 from policy.pictures import PictureStyle, patches
 from policy.tensorfiles import SEEING
 from policy.vision.tower import Tower
-
-KEPT = 256 << 20  # bytes of embeddings that are kept for the next time
 
 
 class Eyes:
@@ -37,7 +36,7 @@ class Eyes:
             known = self._seen[digest] = self.tower(torch.from_numpy(rows).to(self.device), grid)
             self.passes += 1
             self._bytes += known.nbytes
-            while self._bytes > KEPT and len(self._seen) > 1:
+            while self._bytes > SEEN and len(self._seen) > 1:
                 self._bytes -= self._seen.popitem(last=False)[1].nbytes
         self._seen.move_to_end(digest)
         return known

@@ -10,8 +10,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from actors.cluster import cli
+from policy.vision.tower import Tower
 from tests.policy import tiny_models
 from tests.policy.chat_models import write_tokenizer
+from tests.policy.vision_model import tiny_vision_folder
 
 # Heads that don't divide the hidden size, one key head, one layer, a vocabulary that is no multiple of anything.
 ALL_ODD: dict[str, object] = {
@@ -50,6 +52,21 @@ def test_an_odd_shape_agrees_with_transformers(tmp_path: Path, name: str, capsys
     architecture = ODD[name][0].replace("a3", "a")
     assert found == {"architecture": architecture, "loads": True, "generates": True, "chat": [], "why": ""}
     assert status == 0
+
+
+def test_a_model_that_sees_agrees_with_and_without_pictures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tiny_vision_folder(tmp_path / "model")
+    status, found = checked(folder, capsys)
+    assert found.pop("max_logit_diff") < 1e-4  # type: ignore[operator]
+    assert found == {"architecture": "qwen2_5_vl", "loads": True, "generates": True, "chat": [], "why": ""}
+    assert status == 0
+    assert checked(folder, capsys, "--dtype", "bfloat16")[0] == 0
+    monkeypatch.setattr(Tower, "_windows", lambda _, down, across: (torch.arange(down * across), [(1, down * across)]))
+    status, found = checked(folder, capsys)
+    assert status != 0
+    assert "differs from transformers" in str(found["why"])
 
 
 def test_bfloat16_has_a_margin_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from policy import hf_folder, tensorfiles
+from policy import hf_folder, memory, tensorfiles
 from policy.architecture import read_architecture
 from policy.pictures import patches, tokens_of
+from policy.settings import OptimConfig, ParallelConfig
 from policy.vision.eyes import Eyes, eyes_of
 from runtime.errors import ConfigError
 from tests.policy.vision_model import png_of, style, tiny_vision_folder, transformers_model
@@ -131,8 +133,37 @@ def test_a_picture_is_seen_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     again = own.see([*pictures, *pictures])
     assert own.passes == 3
     assert all(torch.equal(x, y) for x, y in zip([*first, *first], again, strict=True))
-    monkeypatch.setattr("policy.vision.eyes.KEPT", 2 * first[0].nbytes)
+    monkeypatch.setattr("policy.vision.eyes.SEEN", 2 * first[0].nbytes)
     own.see([("d", png_of(56, 56, seed=4))])
     own.see([("a", pictures[0][1])])
     assert own.passes == 5
     assert own.same(eyes(folder))
+
+
+def test_a_published_shape_has_its_parameters(tmp_path: Path) -> None:
+    """Qwen2.5-VL-7B-Instruct's config.json, but for keys that change no shape; a plan counts its tower."""
+    config = {
+        "architectures": ["Qwen2_5_VLForConditionalGeneration"], "model_type": "qwen2_5_vl",
+        "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
+        "num_key_value_heads": 4, "vocab_size": 152064, "max_position_embeddings": 128000, "rms_norm_eps": 1e-6,
+        "rope_theta": 1e6, "rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}, "hidden_act": "silu",
+        "use_sliding_window": False, "sliding_window": 32768, "max_window_layers": 28, "tie_word_embeddings": False,
+        "image_token_id": 151655, "vision_start_token_id": 151652, "vision_end_token_id": 151653,
+        "vision_config": {
+            "depth": 32, "hidden_act": "silu", "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16,
+            "in_chans": 3, "out_hidden_size": 3584, "patch_size": 14, "spatial_merge_size": 2,
+            "spatial_patch_size": 14, "window_size": 112, "fullatt_block_indexes": [7, 15, 23, 31],
+            "tokens_per_second": 2, "temporal_patch_size": 2,
+        },
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    shape = read_architecture(tmp_path)
+    sizes = {name: math.prod(size) for name, size in tensorfiles.expected(shape).items()}
+    assert sum(sizes.values()) == 8_292_166_656
+    seeing = sum(size for name, size in sizes.items() if name.startswith("visual."))
+    plan = memory.plan(
+        shape, OptimConfig(dtype="bfloat16"), ParallelConfig(), token_budget=8192, reference=False, device="cuda"
+    )
+    assert plan.weights == 2 * (8_292_166_656 - seeing)
+    assert 2 * seeing < plan.tower < 2 * seeing + 4 * memory.GIB
+    assert "tower" in plan.by_part()
