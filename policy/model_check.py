@@ -55,7 +55,9 @@ def _cases(arch: Architecture, style: PictureStyle | None) -> list[_Case]:
         return [0 if token in special else token for token in drawn]
 
     cases = [_Case(text(min(length, arch.context, max(_LENGTHS))), []) for length in _LENGTHS]
-    for sizes in _SIZES if style is not None else ():
+    if style is None:
+        return cases
+    for sizes in _SIZES:
         case = _Case(text(3), [])
         for size in sizes:
             png = _noise(size, generator)
