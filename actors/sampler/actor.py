@@ -25,6 +25,7 @@ from actors.sampler.messages import FallAsleep, Generate, Generated, Pin, Refuse
 from actors.sampler.turns import Held, Turns
 from actors.sampler.weights import SamplerWeights
 from policy.errors import EngineBusy, EngineError
+from policy.pictures import collapsed
 from runtime.actor import Actor, Context, handles
 from runtime.errors import DeadlineExceeded
 from runtime.messaging.message import Done, Version
@@ -346,7 +347,7 @@ class SamplerActor(Actor):
         try:
             async with waiting(self.ctx.name, "engine", f"response {msg.rid}", limit_s):
                 limits = await self._supervisor.limits()
-                if (reason := limits.refusal(msg.prompt_ids, msg.sampling)) is not None:
+                if (reason := limits.refusal(msg.prompt_ids, msg.sampling, msg.pictures)) is not None:
                     return Refused(reason=reason)
                 return await self._once(msg)
         except DeadlineExceeded as error:
@@ -418,8 +419,11 @@ class SamplerActor(Actor):
             # In place SGLang keeps its prefix cache: what old weights made of a prompt must not be found by new ones.
             cache = served if self.config.sglang else None
             adapter = supervisor.weights.loader.adapter_name(record.health.served)
+            ids = msg.prompt_ids
+            if msg.pictures and self.config.sglang:
+                ids = collapsed(ids, (await supervisor.limits()).places(ids, msg.pictures))
             body = client.generate_body(
-                rid, msg.prompt_ids, msg.sampling, self.config.stop_ids, pin=pin, cache=cache, seed=msg.seed,
+                rid, ids, msg.sampling, self.config.stop_ids, pin=pin, cache=cache, seed=msg.seed,
                 adapter=adapter, pictures=msg.pictures,
             )  # fmt: skip
             hung = asyncio.get_running_loop().call_later(hung_s, supervisor.unanswered, msg.rid, hung_s)
@@ -427,6 +431,8 @@ class SamplerActor(Actor):
                 answer = await record.engine.client.generate(body, self.config.samplers.generate_timeout_s)
             finally:
                 hung.cancel()
+        if msg.pictures and answer.meta_info.finish_reason.type != "abort":
+            client.refuse_retokenised(answer, msg.prompt_ids)
         if adapter:
             answer = client.drawn_with(answer, adapter)
         versions = [span.version for span in answer.meta_info.weight_versions]

@@ -21,7 +21,8 @@ from actors.errors import EngineGone, SamplerError
 from actors.replay.messages import Sampling, VersionSpan
 from actors.sampler.messages import Generated
 from policy.architecture import read_architecture
-from policy.errors import EngineBusy, EngineError
+from policy.errors import EngineBusy, EngineError, PictureError
+from policy.pictures import PicturePlace, PictureStyle, placed_in, style_of
 from runtime.http import AnswerTooLongError, NoAnswerError, bearer, request_json
 from runtime.messaging.message import Version
 
@@ -45,6 +46,7 @@ class Meta(msgspec.Struct, frozen=True):
     """The part of `meta_info` that is used."""
 
     finish_reason: FinishReason
+    prompt_tokens: int | None = None
     weight_versions: list[AnsweredSpan] = []
     cached_tokens: int = 0
     input_token_logprobs: list[tuple[float | None, int, str | None]] = []
@@ -147,6 +149,15 @@ def drawn_with(answer: GenerateAnswer, adapter: str) -> GenerateAnswer:
     return msgspec.structs.replace(answer, meta_info=msgspec.structs.replace(answer.meta_info, weight_versions=spans))
 
 
+def refuse_retokenised(answer: GenerateAnswer, ids: list[int]) -> None:
+    """Raise SamplerError where the engine drew after another prompt than `ids`.
+
+    SGLang makes a text of a prompt with pictures, and ids of that text again.
+    """
+    if (counted := answer.meta_info.prompt_tokens) not in (None, len(ids)):
+        raise SamplerError(f"engine_retokenised: the prompt has {len(ids)} tokens, the engine made {counted} of it")
+
+
 def read_generated(answer: GenerateAnswer) -> Generated:
     """The typed answer.
 
@@ -180,12 +191,25 @@ def _version(span: AnsweredSpan) -> Version:
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Vocabulary size and context length (prompt and response together) in tokens."""
+    """Vocabulary size and context length (prompt and response together) in tokens, and how pictures are taken."""
 
     vocabulary: int
     context: int
+    style: PictureStyle | None = None
 
-    def refusal(self, ids: list[int], sampling: Sampling) -> str | None:
+    def places(self, ids: list[int], pictures: Sequence[bytes]) -> tuple[PicturePlace, ...]:
+        """Where `pictures` lie in a prompt. Raises PictureError unless they and its pads belong together."""
+        if self.style is None:
+            if pictures:
+                raise PictureError("the model reads text alone")
+            return ()
+        return placed_in(ids, pictures, self.style)
+
+    def refusal(self, ids: list[int], sampling: Sampling, pictures: Sequence[bytes] = ()) -> str | None:
+        try:
+            self.places(ids, pictures)
+        except PictureError as error:
+            return f"the prompt's pictures: {error}"
         if not ids:
             return "the prompt is empty"
         low, high = min(ids), max(ids)
@@ -248,7 +272,8 @@ class EngineClient:
     async def limits(self, model: str) -> Limits:
         """What it can take: the context is its own word, the vocabulary that of the model folder."""
         shape = await asyncio.to_thread(read_architecture, Path(model))
-        return Limits(vocabulary=shape.vocab, context=await self.context_length())
+        style = await asyncio.to_thread(style_of, Path(model))
+        return Limits(vocabulary=shape.vocab, context=await self.context_length(), style=style)
 
     async def score(self, ids: list[int], timeout_s: float, adapter: str = "") -> list[float]:
         """Log-probabilities of `ids[1:]`, each after those before it, at temperature 1; NaN where it has no number."""

@@ -17,14 +17,24 @@ from hypothesis import strategies as st
 
 from actors.errors import EngineGone, SamplerError
 from actors.replay.messages import Sampling
-from actors.sampler.client import EngineClient, GenerateAnswer, Limits, generate_body, read_generated
+from actors.sampler.client import (
+    EngineClient,
+    GenerateAnswer,
+    Limits,
+    generate_body,
+    read_generated,
+    refuse_retokenised,
+)
 from actors.sampler.config import SamplersConfig, SamplerSettings
 from actors.sampler.engine import AttachedEngine
 from actors.sampler.messages import Weights
 from policy.errors import EngineError
+from policy.pictures import picture_ids, style_of
 from runtime.clock import RealClock
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
+from tests.policy.test_pictures import folder_of
+from tests.policy.vision_model import png_of
 
 DRAWN = {"output_ids": [1], "meta_info": {"finish_reason": {"type": "length"}, "prompt_tokens": 1}}
 
@@ -127,6 +137,26 @@ def test_a_sound_answer():
     assert found.output_ids == [4, 5, 6]
     assert [(str(span.version), span.start, span.end) for span in found.spans] == [("0.1", 0, 2), ("0.2", 2, 3)]
     assert (found.finish, found.cached_tokens, found.logprobs) == ("stop", 2, [-0.5] * 3)
+
+
+def test_an_answer_to_another_prompt_is_refused():
+    counted = msgspec.structs.replace(answer().meta_info, prompt_tokens=12)
+    for meta in (answer().meta_info, counted):
+        refuse_retokenised(msgspec.structs.replace(answer(), meta_info=meta), [1] * 12)
+    with pytest.raises(SamplerError, match="engine_retokenised"):
+        refuse_retokenised(msgspec.structs.replace(answer(), meta_info=counted), [1] * 11)
+
+
+def test_pictures_and_their_pads_belong_together(tmp_path):
+    style = style_of(folder_of(tmp_path))
+    ids, png = [1, *picture_ids(56, 84, style), 2], png_of(56, 84)
+    seeing, blind = Limits(vocabulary=20, context=200, style=style), Limits(vocabulary=20, context=200)
+    asked = Sampling(temperature=1.0, max_new_tokens=4)
+    assert seeing.refusal(ids, asked, [png]) is None
+    assert [place.at for place in seeing.places(ids, [png])] == [2]
+    for limits, pictures in ((seeing, []), (seeing, [png, png]), (seeing, [png_of(56, 112)]), (blind, [png])):
+        assert "picture" in str(limits.refusal(ids, asked, pictures))
+    assert blind.refusal([1, 2], asked) is None
 
 
 def test_a_request_leaves_no_preference_to_the_server():
