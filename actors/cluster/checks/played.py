@@ -84,12 +84,12 @@ def differences(recorded: EpisodeView, steps: Sequence[StepPayload], outcome: Ou
         for what, was, now in _parts(before, after)
         if was != now
     ]
-    was, now = _verdict(success=recorded.success, reason=recorded.reason), _verdict(outcome.success, outcome.reason)
+    was, now = recorded.verdict, _verdict(outcome)
     return found + [StepDifference(step=0, what="verdict", recorded=was, again=now)] * (was != now)
 
 
-def _verdict(success: bool, reason: str) -> str:
-    return f"{'success' if success else 'failure'} ({plain(reason)})"
+def _verdict(outcome: Outcome) -> str:
+    return f"{'success' if outcome.success else 'failure'} ({plain(outcome.reason)})"
 
 
 def _parts(before: ShownStep | None, after: StepPayload | None) -> Iterator[tuple[str, str, str]]:
@@ -155,7 +155,7 @@ def _print(trace: str, recorded: EpisodeView, play: Play, found: Sequence[StepDi
     total, others = len(recorded.steps), Counter(one.what for one in found if one.step)
     same = ", ".join(f"{total - others[what] - others['step']} {what}s" for what in PARTS)
     assert play.outcome is not None
-    verdict = _verdict(play.outcome.success, play.outcome.reason)
+    verdict = _verdict(play.outcome)
     as_before = "as recorded" if not found or found[-1].step else f"recorded was {found[-1].recorded}"
     output.line(f"{trace}: as recorded in its {total} steps: {same}")
     output.line(output.clean(f"verdict: {verdict}, {as_before}: {play.detail}", lines=True))

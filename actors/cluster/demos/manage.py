@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from actors.cluster import output, tables
 from actors.cluster import paths as places
+from actors.cluster.config.suggest import blamed
 from actors.cluster.runs import recordings
 from actors.cluster.tables import TextTable
 from actors.replay.database import queries
 from actors.replay.demos import demo_files
 from actors.replay.demos.format import Demo, RecordingHeader
 from actors.replay.rules.cold_start import family_of
-from runtime.errors import ComputerRLError, ConfigError
+from runtime.errors import ConfigError
 
 STRATA = ("always", "sometimes", "never")
 
@@ -24,7 +24,7 @@ STRATA = ("always", "sometimes", "never")
 def show(args: argparse.Namespace) -> int:
     """A recording by family and route, or the steps of one task."""
     path = recordings.locate(args.recording, Path(args.runs))
-    with _in_one_line():
+    with blamed(""):
         header, demos = demo_files.read(path)
         if args.task:
             return _show_task(path, [demo for demo in demos if demo.task == args.task], args)
@@ -95,7 +95,7 @@ def export(args: argparse.Namespace) -> int:
     """Write a recording to a file."""
     path, file = recordings.locate(args.recording, Path(args.runs)), Path(args.file)
     places.refuse_no_file(file, "FILE")
-    with _in_one_line():
+    with blamed(""):
         demo_files.refuse_unwritable(file)
         if file.exists() and not args.force:
             raise ConfigError(f"{file} exists already: name another file, or replace it with --force")
@@ -108,11 +108,3 @@ def export(args: argparse.Namespace) -> int:
     else:
         output.line(f"{file}: {header.demos} demonstrations, {file.stat().st_size >> 10} KiB")
     return 0
-
-
-@contextmanager
-def _in_one_line() -> Iterator[None]:
-    try:
-        yield
-    except ComputerRLError as error:
-        raise ConfigError(str(error)) from None

@@ -179,10 +179,9 @@ def dots(groups: Sequence[Group]) -> list[Dots]:
 
 def staleness(run: RunFigures) -> dict[int, int]:
     """Optimizer steps between playing and training -> trajectories."""
-    ages: dict[int, int] = {}
+    ages = Counter[int]()
     for step in run.steps:
-        for age, count in step.staleness.items():
-            ages[age] = ages.get(age, 0) + count
+        ages.update(step.staleness)
     return ages
 
 
@@ -195,11 +194,10 @@ def shares(groups: Sequence[Group], of: Callable[[RunFigures], Mapping[Any, int]
     """Label of the group -> each kind's share of all that its runs counted."""
     found: dict[str, dict[Any, float]] = {}
     for group in groups:
-        counts: dict[Any, int] = {}
+        counts = Counter[Any]()
         for run in group.runs:
-            for kind, n in of(run).items():
-                counts[kind] = counts.get(kind, 0) + n
-        whole = sum(counts.values())
+            counts.update(of(run))
+        whole = counts.total()
         found[group.label] = {kind: n / whole for kind, n in counts.items()} if whole else {}
     return found
 

@@ -58,29 +58,13 @@ def page(
         pooled=[rounds_together(group, pooled.pooled_rounds(group.runs)) for group in groups if len(group.runs) > 1],
         rounds={run.name: [rounds_of(run.rounds), scores_of(run), families_of(run.rounds)] for run in runs},
         phases={run.name: phases_of(run) for run in runs},
-        endings=TextTable(
-            ("Run", "Groups"),
-            [(run.name, counted(plainly(run.endings)) or "no group yet") for run in runs],
-            sentences={"Groups"},
-        ),
+        endings={run.name: counted(plainly(run.endings)) or "no group yet" for run in runs},
         equal={run.name: equal_of(run) for run in runs},
         overlap=overlapped,
         times={run.name: times_of(run) for run in runs},
         episodes=episodes,
         learned=learned,
-        shown={
-            name: TextTable(
-                ("Family", "Task", "Verdict", "Steps", "Played in"),
-                [
-                    (one.family, one.task, TableCell(one.verdict, kind="good" if one.success else "bad"),
-                     len(one.steps), one.where)
-                    for one in several
-                ],
-                sentences={"Task", "Verdict"},
-            )
-            for name, several in episodes.items()
-        },
-    )  # fmt: skip
+    )
 
 
 def overview(groups: Sequence[Group]) -> TextTable:

@@ -8,7 +8,7 @@ when its desktop goes, so desktops that are still up at the end are missing.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -156,19 +156,17 @@ def seat_time(lines: Sequence[Line], seats: int = 0) -> SeatTime | None:
     start = min(line["t0"] for line in reports)
     end = over[-1] if over else max(line["t1"] for line in reports)
     why, phase = causes(lines), phases(lines)
-    stages = dict.fromkeys(BUSY, 0.0)
-    idle, by_phase = defaultdict[str, float](float), defaultdict[str, float](float)
+    stages: Any = Counter(dict.fromkeys(BUSY, 0.0))
+    by_phase, idle = Counter[str](), defaultdict[str, float](float)
     for line in reports:
         spent = dict(line["seconds"])
         waited = (line["t0"], min(line["t0"] + spent.pop("idle", 0.0), end))
         split = {LEDGER: waited[1] - waited[0]} if line["waited_for"] == "ledger" else why.split(waited)
         if line["t1"] <= end:
             split[RESTING], split[REPORTING] = spent.pop("resting", 0.0), spent.pop("reporting", 0.0)
-            for stage, seconds in spent.items():
-                stages[stage] = stages.get(stage, 0.0) + seconds
+            stages.update(spent)
             done = line["t1"] - split[REPORTING]
-            for name, seconds in phase.split((done - sum(spent.values()), done)).items():
-                by_phase[name] += seconds
+            by_phase.update(phase.split((done - sum(spent.values()), done)))
         for cause, seconds in split.items():
             idle[cause] += max(0.0, seconds)
     count, wall = max(seats, len({line["actor"] for line in reports})), max(0.0, end - start)
@@ -179,7 +177,7 @@ def seat_time(lines: Sequence[Line], seats: int = 0) -> SeatTime | None:
         seats=count,
         wall_s=wall,
         busy_s=busy_s,
-        stages_s=stages,
+        stages_s=dict(stages),
         idle_s={cause: seconds for cause, seconds in _most_first(idle).items() if seconds > 0},
         busy_by_phase={name: by_phase[name] / (count * seconds) for name, seconds in lasted.items() if seconds},
     )
@@ -212,7 +210,7 @@ def machine_time(lines: Sequence[Line]) -> MachineTime | None:
     if not looks:
         return None
     span = sum(line["span_s"] for line in looks)
-    cpu, away = _by_part(line["seconds"] for line in looks), _by_part(line.get("elsewhere", {}) for line in looks)
+    cpu, away = (_summed(line.get(name, {}) for line in looks) for name in ("seconds", "elsewhere"))  # by part
     gone = {line["desktop"]: line for line in lines if line["event"] == "desktop_gone"}
     guests_s, far_s = _guests_s(lines, gone)
     uncounted = bool(gone) and not guests_s and not far_s  # no control groups that count what they use
@@ -251,12 +249,11 @@ def _guests_s(lines: Sequence[Line], gone: Mapping[str, Line]) -> tuple[float, f
     return here_s, far_s
 
 
-def _by_part(spans: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    parts = defaultdict[str, float](float)
+def _summed(spans: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    summed: Any = Counter()
     for span in spans:
-        for part, seconds in span.items():
-            parts[part] += seconds
-    return dict(parts)
+        summed.update(span)
+    return dict(summed)
 
 
 def _most_first(seconds: Mapping[str, float]) -> dict[str, float]:

@@ -103,7 +103,7 @@ def examine(need: RunNeeds) -> list[Check]:
 def check_ray(need: RunNeeds) -> Iterator[Check]:
     """Ray, where it places the run's processes."""
     if need.deploy.cluster.engine == "ray":
-        version = _installed("ray")
+        version = installed("ray")
         yield Check("ray", version is not None, version or "cluster.engine is ray: not installed", "make ray")
 
 
@@ -135,7 +135,7 @@ def check_program(_: RunNeeds) -> Iterator[Check]:
     needs = [need for need in required if need.marker is None or need.marker.evaluate({"extra": ""})]
     wrong: list[str] = []
     for need in needs:
-        there = _installed(need.name)
+        there = installed(need.name)
         good = there is not None and need.specifier.contains(there, prereleases=True)
         if need.name == "torch":
             line = f"{there or 'not installed'}{'' if good else f', needed {need.specifier}'}"
@@ -145,7 +145,8 @@ def check_program(_: RunNeeds) -> Iterator[Check]:
     yield Check("packages", not wrong, "; ".join(wrong) or f"{len(needs)} as required", "make setup")
 
 
-def _installed(name: str) -> str | None:
+def installed(name: str) -> str | None:
+    """The version of a distribution here."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -172,7 +173,7 @@ def check_engines(need: RunNeeds) -> Iterator[Check]:
 
 def check_learner(need: RunNeeds) -> Iterator[Check]:
     """Whether the learner computes on the GPU that is here; nothing to say where there is none, or no torch."""
-    build, gpus = _installed("torch"), _gpus()
+    build, gpus = installed("torch"), _gpus()
     if need.deploy.learner.place or not build or not gpus:
         return
     ok = not build.endswith("+cpu")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import operator
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import msgspec
@@ -30,8 +28,6 @@ from policy.pictures import style_of
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
 from runtime.program import program
-
-ASK_S = 20.0  # for nvidia-smi to answer
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
@@ -320,13 +316,10 @@ def learner_memory(deploy: Deploy, architecture: Architecture) -> str:
 
 def device_bytes() -> int | None:
     """Memory of this machine's smallest GPU; None without one."""
-    if (tool := shutil.which("nvidia-smi")) is None:
-        return None
-    words = [tool, "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    ok, printed = versions.answer(["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"])
     try:
-        printed = subprocess.run(words, capture_output=True, text=True, timeout=ASK_S, check=True).stdout
-        return min(int(line) for line in printed.splitlines()) << 20
-    except (OSError, subprocess.SubprocessError, ValueError):
+        return min(int(line) for line in printed.splitlines()) << 20 if ok else None
+    except ValueError:
         return None
 
 

@@ -7,7 +7,6 @@ then happens is recorded in `run.json`, and a run that has ended by itself is st
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import resource
 import shlex
 import sys
@@ -204,7 +203,7 @@ def claim(request: RunRequest) -> RunFolder:
         path=deploy_files.lasting(request.file),
         seed=request.deploy.run.seed,
         build=check_origin().build,
-        versions={name: _version(name) for name in _VERSIONS},
+        versions={name: doctor.installed(name) or "missing" for name in _VERSIONS},
         started=run_folder.iso(begun),
         started_s=begun,
         experiment=request.experiment,
@@ -234,13 +233,6 @@ def _lacks(checks: Sequence[Check], request: RunRequest) -> str:
             sets = [word for one in request.asked.overrides for word in ("--set", one)]
             said += f": {program()} doctor {shlex.join([request.file, *sets])}"
     return said
-
-
-def _version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return "missing"
 
 
 def raise_file_limit() -> None:

@@ -7,7 +7,7 @@ keeps is bounded. A run that can't be read for a moment is shown as it was, with
 from __future__ import annotations
 
 import time
-from collections import defaultdict, deque
+from collections import Counter, deque
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -275,10 +275,9 @@ class RunReader:
         newest = self._spans[-1][0] if self._spans else 0.0
         while self._spans and self._spans[0][0] < newest - RECENT_S:
             self._spans.popleft()
-        stages = defaultdict[str, float](float)
+        stages = Counter[str]()
         for _, seconds in self._spans:
-            for stage, spent in seconds.items():
-                stages[stage] += spent
+            stages.update(seconds)
         return dict(stages)
 
 
