@@ -6,25 +6,21 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from runtime.logs.reader import read_logs
+from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec
+from tests.runtime.example_actors import Add, Counter, Greet, Pid
+
 pytestmark = [
     pytest.mark.skipif(os.environ.get("COMPUTERRL_TEST_RAY") != "1", reason="COMPUTERRL_TEST_RAY=1 asks for it"),
     pytest.mark.timeout(360),
 ]
 
-RUNTIME = Path(__file__).resolve().parent.parent / "runtime"
-sys.path.insert(0, str(RUNTIME))
-
-from example_actors import Add, Counter, Greet, Pid  # noqa: E402
-
-from runtime.logs.reader import read_logs  # noqa: E402
-from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec  # noqa: E402
 
 STARTS_S = 240.0  # of a whole Ray and its workers, on a busy machine
 
@@ -48,10 +44,7 @@ def parent(pid: int) -> int:
 async def placed(run: Path) -> AsyncIterator[ActorSystem]:
     """Two hosts on a Ray that is started for them; actors `a/0` and `a/1`."""
     need = {"CPU": 1.0, "desktops": 30.0}
-    path = f"{RUNTIME.parent.parent}{os.pathsep}{RUNTIME}"
-    hosts = [
-        HostSpec(name=f"away/{k}", place=need, env={"PYTHONPATH": path}, start_timeout_s=STARTS_S) for k in range(2)
-    ]
+    hosts = [HostSpec(name=f"away/{k}", place=need, start_timeout_s=STARTS_S) for k in range(2)]
     has = json.dumps({name: 2 * amount for name, amount in need.items()})
     placer = PlacerSpec(arguments=("--address=local", f"--resources={has}"), wait_s=STARTS_S)
     async with ActorSystem(run, hosts=hosts, placer=placer) as system:

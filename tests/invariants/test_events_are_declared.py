@@ -5,21 +5,17 @@ from __future__ import annotations
 import ast
 import importlib
 import json
-import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from product_code import ROOT, called, module_name, naming, place, tree_of
-
 from runtime.errors import ProtocolError
 from runtime.logs import events
 from runtime.logs.events import RESERVED, declare, declare_struct
 from runtime.logs.writer import host_log, log_file
+from tests.invariants.product_code import ROOT, called, module_name, naming, place, tree_of
 
 DECLARE = {f"{events.__name__}.{way.__name__}" for way in (declare, declare_struct)}
 

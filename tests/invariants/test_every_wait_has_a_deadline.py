@@ -5,22 +5,17 @@ from __future__ import annotations
 import ast
 import asyncio
 import math
-import sys
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent / "runtime")]
-
-from example_actors import Counter, Sleep  # noqa: E402
-from product_code import ancestors, called, naming, place, tree_of  # noqa: E402
-
-from runtime.errors import DeadlineExceeded, ProtocolError  # noqa: E402
-from runtime.logs.reader import read_logs  # noqa: E402
-from runtime.system import ActorSpec, ActorSystem  # noqa: E402
-from runtime.waits import waiting, waits_now  # noqa: E402
+from runtime.errors import DeadlineExceeded, ProtocolError
+from runtime.logs.reader import read_logs
+from runtime.system import ActorSpec, ActorSystem
+from runtime.waits import waiting, waits_now
+from tests.invariants.product_code import ancestors, called, naming, place, tree_of
+from tests.runtime.example_actors import Counter, Sleep
 
 # Calls that end only when somebody else does something.
 WAITS = {

@@ -7,7 +7,6 @@ import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from threading import get_ident
 
 import msgspec
@@ -15,16 +14,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from product_code import GUEST, ROOT, called, place, sources, tree_of
-
 from apis.actions.grammar import RefusedAnswer, parse
 from apis.actions.gui import Action, OpenApp, Quote, Type
 from apis.applications import APPS
 from apis.catalogue import call
 from apis.observation import Element, Observation, Window
 from apis.plans.action import plan
+from tests.invariants.product_code import GUEST, ROOT, called, place, sources, tree_of
 
 SCREEN = Observation(
     windows=(Window(42, "Mousepad", "a.txt", True),),

@@ -5,32 +5,26 @@ from __future__ import annotations
 import ast
 import asyncio
 import socket
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent / "runtime")]
-
-from example_actors import Counter, Greet, Hold, Number, Park, Sleep, Total  # noqa: E402
-from product_code import called, naming, place, tree_of  # noqa: E402
-
-from runtime import segments, waits  # noqa: E402
-from runtime.errors import ActorGone, ComputerRLError, DeadlineExceeded, HostLost, MailboxFull, StoreError  # noqa: E402
-from runtime.hosts import frames  # noqa: E402
-from runtime.hosts.frames import (  # noqa: E402
+from runtime import segments, waits
+from runtime.errors import ActorGone, ComputerRLError, DeadlineExceeded, HostLost, MailboxFull, StoreError
+from runtime.hosts import frames
+from runtime.hosts.frames import (
     FromMain,
     Link,
     PeersLost,
 )
-from runtime.logs import writer as logs  # noqa: E402
-from runtime.logs.events import declare  # noqa: E402
-from runtime.messaging import node  # noqa: E402
-from runtime.segments import SegmentStore  # noqa: E402
-from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy  # noqa: E402
+from runtime.logs import writer as logs
+from runtime.logs.events import declare
+from runtime.messaging import node
+from runtime.segments import SegmentStore
+from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
+from tests.invariants.product_code import called, naming, place, tree_of
+from tests.runtime.example_actors import Counter, Greet, Hold, Number, Park, Sleep, Total
 
-HERE = Path(__file__).resolve().parent
-HOSTS = [HostSpec(name="one", env={"PYTHONPATH": str(HERE.parent / "runtime")})]
+HOSTS = [HostSpec(name="one")]
 SHOUTED = declare("bounds_test_shouted", "info", text=str, items=list)
 
 # Collections without a bound of their own, and what bounds them.
@@ -180,7 +174,7 @@ async def test_nothing_grows_without_bound_in_restarts(tmp_path):
     async with ActorSystem(tmp_path) as system:
         policy = RestartPolicy(max_restarts=2, first_delay_s=0.0)
         with pytest.raises(ComputerRLError):
-            await system.spawn(ActorSpec(name="a", factory="example_actors:Number", restart=policy))
+            await system.spawn(ActorSpec(name="a", factory="tests.runtime.example_actors:Number", restart=policy))
         async with asyncio.timeout(5):
             await system.failed()
         assert "a" not in system._node.mailboxes

@@ -1,4 +1,4 @@
-"""A placer that places hosts on this very machine: `python -P -m local_placer`."""
+"""A placer that places hosts on this very machine: `python -P -m tests.runtime.local_placer`."""
 
 # ruff: noqa: ASYNC110 - a file says when, and what is waited for tells of no changes
 

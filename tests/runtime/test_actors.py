@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-
-from example_actors import (  # noqa: E402
+from runtime.actor import Actor, handles
+from runtime.control import query_status
+from runtime.errors import ActorFailed, ActorGone, ConfigError, DeadlineExceeded, MailboxFull, ProtocolError
+from runtime.logs.reader import read_logs
+from runtime.messaging.message import Done, Message, Request
+from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
+from tests.runtime.example_actors import (
     Add,
     Boom,
     Counter,
@@ -34,15 +36,8 @@ from example_actors import (  # noqa: E402
     seen,
 )
 
-from runtime.actor import Actor, handles  # noqa: E402
-from runtime.control import query_status  # noqa: E402
-from runtime.errors import ActorFailed, ActorGone, ConfigError, DeadlineExceeded, MailboxFull, ProtocolError  # noqa: E402
-from runtime.logs.reader import read_logs  # noqa: E402
-from runtime.messaging.message import Done, Message, Request  # noqa: E402
-from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy  # noqa: E402
-
 QUICK = RestartPolicy(max_restarts=3, window_s=60, first_delay_s=0.02)
-HOSTS = [HostSpec(name=name, env={"PYTHONPATH": str(HERE)}, restart=QUICK) for name in ("one", "two")]
+HOSTS = [HostSpec(name=name, restart=QUICK) for name in ("one", "two")]
 
 
 @pytest.fixture

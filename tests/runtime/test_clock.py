@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 import time
 from datetime import datetime
 from pathlib import Path
@@ -13,21 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-
-from example_actors import Add, Counter, Greet, Hold, Number, Total, Via, seen  # noqa: E402
-
-from runtime.clock import (  # noqa: E402
+from runtime.clock import (
     DRIFT,
     ClockOffset,
     RunClock,
     wall_ahead_s,
 )
-from runtime.errors import DeadlineExceeded  # noqa: E402
-from runtime.logs.reader import read_logs  # noqa: E402
-from runtime.system import ActorSpec, ActorSystem, HostSpec  # noqa: E402
-from tests.leaping_clock import LeapingClock  # noqa: E402
+from runtime.errors import DeadlineExceeded
+from runtime.logs.reader import read_logs
+from runtime.system import ActorSpec, ActorSystem, HostSpec
+from tests.leaping_clock import LeapingClock
+from tests.runtime.example_actors import Add, Counter, Greet, Hold, Number, Total, Via, seen
 
 delays = st.floats(0, 2)
 pings = st.lists(st.tuples(st.floats(0, 1000), delays, delays), min_size=1, max_size=20)
@@ -109,8 +103,7 @@ time.time = lambda: wall() - 2 * {skew}
 @pytest.mark.parametrize("skew", [30.0, -30.0])
 async def test_a_host_whose_clocks_are_half_a_minute_off(tmp_path, skew):
     (tmp_path / "sitecustomize.py").write_text(SKEWED.format(skew=skew))
-    path = os.pathsep.join((str(tmp_path), str(HERE)))
-    hosts = [HostSpec(name="far", env={"PYTHONPATH": path}, heartbeat_s=0.5, silent_limit_s=60.0)]
+    hosts = [HostSpec(name="far", env={"PYTHONPATH": str(tmp_path)}, heartbeat_s=0.5, silent_limit_s=60.0)]
     run_dir = tmp_path / "run"
     async with ActorSystem(run_dir, hosts=hosts, log_level="debug") as system:
         await system.spawn(

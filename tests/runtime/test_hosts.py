@@ -22,8 +22,7 @@ from runtime.logs.reader import read_logs
 from runtime.program import TOGETHER_S
 from runtime.system import ActorSystem, HostSpec, RestartPolicy
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 async def linked() -> tuple[Link, socket.socket]:
@@ -145,7 +144,7 @@ import asyncio, sys
 from pathlib import Path
 from runtime.program import stop_event
 from runtime.system import ActorSpec, ActorSystem, HostSpec, run
-from example_actors import Counter, Pid
+from tests.runtime.example_actors import Counter, Pid
 
 async def main():
     hosts = [HostSpec(name="one")]
@@ -164,7 +163,7 @@ run(main())
 
 
 def start(tmp_path: Path, *args: str) -> tuple[subprocess.Popen[str], int]:
-    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{HERE}"}
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
     parent = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(tmp_path), *args], stdout=subprocess.PIPE, text=True, env=env
     )

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from example_actors import Counter, Total
 
 from runtime.actor import Actor, handles
 from runtime.errors import ActorFailed, ConfigError, StoreError
@@ -19,6 +14,7 @@ from runtime.logs.reader import read_logs
 from runtime.messaging.message import Done, Message, Request
 from runtime.segments import SegmentStore, read_blob
 from runtime.system import ActorSpec, ActorSystem, RestartPolicy, run
+from tests.runtime.example_actors import Counter, Total
 
 
 class Pool:
@@ -144,14 +140,10 @@ def test_it_runs_on_uvloop_and_leaves_no_descriptors(tmp_path):
             await system.ref("b").ask(Total(), timeout_s=5)
         return type(asyncio.get_running_loop()).__module__
 
-    os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parent)
-    try:
-        assert run(once(tmp_path / "0")).startswith("uvloop")
-        before = sorted(os.listdir("/proc/self/fd"))
-        run(once(tmp_path / "1"))
-        assert len(os.listdir("/proc/self/fd")) == len(before)
-    finally:
-        del os.environ["PYTHONPATH"]
+    assert run(once(tmp_path / "0")).startswith("uvloop")
+    before = sorted(os.listdir("/proc/self/fd"))
+    run(once(tmp_path / "1"))
+    assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
 def test_a_full_disk_refuses_the_payload_and_keeps_the_rest(tmp_path, monkeypatch):

@@ -16,31 +16,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-
-from example_actors import Add, Counter, CounterConfig, Greet, Home, Keep, Look, Pid  # noqa: E402
-
-from runtime.errors import ActorGone  # noqa: E402
-from runtime.hosts.door import MARK  # noqa: E402
-from runtime.logs.reader import read_logs  # noqa: E402
-from runtime.segments import read_blob  # noqa: E402
-from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec, RestartPolicy  # noqa: E402
-
-
-@pytest.fixture(autouse=True)
-def _found(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(HERE))
+from runtime.errors import ActorGone
+from runtime.hosts.door import MARK
+from runtime.logs.reader import read_logs
+from runtime.program import check_origin
+from runtime.segments import read_blob
+from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec, RestartPolicy
+from tests.runtime.example_actors import Add, Counter, CounterConfig, Greet, Home, Keep, Look, Pid
 
 
 def placed(tmp_path: Path, *arguments: str, wait_s: float = 30.0, **host: object) -> ActorSystem:
-    hosts = [HostSpec(**{"name": "away", "place": {"desktops": 4}, "env": {"PYTHONPATH": path()}} | host)]
-    placer = PlacerSpec(module="local_placer", arguments=arguments, passes=("RAY_",), wait_s=wait_s)
+    hosts = [HostSpec(**{"name": "away", "place": {"desktops": 4}} | host)]
+    placer = PlacerSpec(module="tests.runtime.local_placer", arguments=arguments, passes=("RAY_",), wait_s=wait_s)
     return ActorSystem(tmp_path, hosts=hosts, placer=placer)
-
-
-def path() -> str:
-    return f"{HERE.parent.parent}{os.pathsep}{HERE}"
 
 
 def gone(pid: int) -> bool:
@@ -262,5 +250,7 @@ async def test_both_sides_of_a_cut_stop_and_the_host_comes_back(tmp_path, monkey
 def test_a_host_whose_loop_stands_still_in_a_cut_is_killed_by_its_own_watch():
     script = "import os, time; from runtime.hosts.child import DeadMan; os.setsid(); d = DeadMan(0.2, 0.1)"
     script += "; time.sleep(90)"
-    done = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path()}, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": check_origin().root}, check=False
+    )
     assert done.returncode == -signal.SIGKILL

@@ -6,7 +6,6 @@ import asyncio
 import math
 import os
 import signal
-import sys
 import time
 from contextlib import AsyncExitStack
 from itertools import pairwise
@@ -17,25 +16,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.heard import Heard
-
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-
-from example_actors import Asked, Counter, Hold, Number, Total, seen  # noqa: E402  # noqa: E402
-
-from runtime import cell, disk  # noqa: E402
-from runtime.disk import on_disk  # noqa: E402
-from runtime.errors import ActorGone, DeadlineExceeded, MailboxFull, ProtocolError  # noqa: E402  # noqa: E402
-from runtime.hosts import process  # noqa: E402
-from runtime.logs.reader import read_logs  # noqa: E402
-from runtime.system import (  # noqa: E402
+from runtime import cell, disk
+from runtime.disk import on_disk
+from runtime.errors import ActorGone, DeadlineExceeded, MailboxFull, ProtocolError
+from runtime.hosts import process
+from runtime.logs.reader import read_logs
+from runtime.system import (
     ActorSpec,
     ActorSystem,
     HostSpec,
     RestartPolicy,
 )
-from runtime.waits import GRACE_S, Busy, PendingWait, diagnose, waiting, waits_now  # noqa: E402  # noqa: E402
+from runtime.waits import GRACE_S, Busy, PendingWait, diagnose, waiting, waits_now
+from tests.heard import Heard
+from tests.runtime.example_actors import Asked, Counter, Hold, Number, Total, seen
 
 
 async def test_a_wait_is_registered_while_it_lasts():
@@ -92,7 +86,7 @@ async def stall(run_dir: Path, cause: str) -> dict:
 
 @pytest.mark.parametrize("host", ["main", "one"])
 async def test_a_busy_actor_is_reported_once(tmp_path, host):
-    hosts = [HostSpec(name="one", env={"PYTHONPATH": str(HERE)})]
+    hosts = [HostSpec(name="one")]
     async with ActorSystem(tmp_path, hosts=hosts, stall_after_s=0.2) as system:
         await system.spawn(ActorSpec(name="a", factory=Counter, host=host))
         asking = asyncio.ensure_future(
@@ -106,7 +100,7 @@ async def test_a_busy_actor_is_reported_once(tmp_path, host):
 
 
 async def test_a_host_whose_loop_is_blocked_is_reported(tmp_path):
-    hosts = [HostSpec(name="one", env={"PYTHONPATH": str(HERE)})]
+    hosts = [HostSpec(name="one")]
     async with ActorSystem(tmp_path, hosts=hosts, stall_after_s=0.3) as system:
         await system.spawn(ActorSpec(name="a", factory=Counter, host="one"))
         end = tmp_path / "end"
@@ -127,9 +121,7 @@ async def lines(run_dir: Path, event: str, count: int = 1) -> list[dict[str, Any
 
 def one_host(silent_limit_s: float) -> HostSpec:
     policy = RestartPolicy(first_delay_s=0.0)
-    return HostSpec(
-        name="one", env={"PYTHONPATH": str(HERE)}, heartbeat_s=0.5, silent_limit_s=silent_limit_s, restart=policy
-    )
+    return HostSpec(name="one", heartbeat_s=0.5, silent_limit_s=silent_limit_s, restart=policy)
 
 
 @pytest.mark.slow

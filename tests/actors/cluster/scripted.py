@@ -10,15 +10,12 @@ import asyncio
 import sys
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
 from actors.cluster import cli
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "desktop"))
-from endpoint_stand_in import StandIn, completion
+from tests.actors.desktop.endpoint_stand_in import StandIn, completion
 
 SAYS = ("Agent.wait()",)  # never ends, so every end state is judged as it was set up
 

@@ -23,9 +23,7 @@ from apis.tasks.osworld import HOME, data_url
 from apis.tasksets import store
 from runtime.errors import ConfigError
 from runtime.program import program
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "desktop"))
-from endpoint_stand_in import StandIn, completion
+from tests.actors.desktop.endpoint_stand_in import StandIn, completion
 
 URL = "http://127.0.0.1:1/v1"
 WORDS = ("--model-name", "m", "--tasks", "file_manager", "--instances", "1")

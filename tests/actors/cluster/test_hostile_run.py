@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import struct
-import sys
 import unicodedata
 import zlib
 from contextlib import closing
@@ -19,10 +18,6 @@ from typing import Any
 import msgspec
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "replay"))  # ledger_tools
-
-from ledger_tools import Play, settings
-
 from actors.cluster import cli
 from actors.cluster.runs import run_folder
 from actors.cluster.web.shared_look import small
@@ -31,6 +26,7 @@ from actors.replay.ledger import demo_tasks
 from actors.replay.messages import StepPayload, StepRef
 from runtime.logs.writer import log_file
 from runtime.segments import SegmentStore
+from tests.actors.replay.ledger_tools import Play, settings
 
 FORGED = "FORGED: it went well"
 EVIL = (
