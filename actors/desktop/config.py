@@ -90,6 +90,30 @@ class ContainerConfig(SandboxConfig, frozen=True, kw_only=True, tag="container")
     ] = ""
 
 
+class QemuConfig(SandboxConfig, frozen=True, kw_only=True, tag="qemu"):
+    """Desktops as virtual machines of qemu on the machine of the actor process."""
+
+    AT: ClassVar[str] = "desktops.provider"
+
+    image: Annotated[str, tuning("Names the image's folder, as `make vm-image` makes it. Empty is its own place.")] = ""
+    memory_mib: Annotated[
+        int,
+        tuning("Limits the memory of one machine, in MiB: 512 are qemu's own, the others the guest's.", ge=1024),
+    ] = 2048
+    cpus: Annotated[int, tuning("Sets the processors of one machine.", ge=1, le=64)] = 2
+    accelerator: Annotated[
+        Literal["auto", "kvm", "tcg"],
+        tuning("Chooses how machines run. auto takes kvm where a Linux boots with it, else tcg, many times slower."),
+    ] = "auto"
+    client_password: Annotated[
+        str, tuning("Sets the guest's password, by which it may become root, as some published tasks need it.")
+    ] = ""
+
+    @property
+    def image_folder(self) -> str:
+        return self.image or str(Path(__file__).resolve().parents[2] / ".cache" / "vm")
+
+
 class MachineConfig(Section, frozen=True, kw_only=True):
     """One machine that is reached by SSH and has the guest packages."""
 
@@ -97,11 +121,36 @@ class MachineConfig(Section, frozen=True, kw_only=True):
 
     host: Annotated[str, tuning("Names the machine, or gives its address.")]
     user: Annotated[str, tuning("Names the user who logs in.")]
-    client_key: Annotated[str, tuning("Names the file of the OpenSSH private key.")]
-    host_key: Annotated[str, tuning("Gives the machine's public key, as in known_hosts without the names.")]
+    client_key: Annotated[str, tuning("Names the file of the OpenSSH private key.")] = ""
+    host_key: Annotated[str, tuning("Gives the machine's public key, as in known_hosts without the names.")] = ""
     port: Annotated[int, tuning("Gives the port of its SSH server.", ge=1, le=65_535)] = 22
     desktops: Annotated[int, tuning("Limits its desktops at the same time.", ge=0)] = 1
     folder: Annotated[str, tuning("Keeps the sessions' folders here, on the machine itself.")] = "/tmp"  # noqa: S108 - the machine's own place for folders of sessions
+    display: Annotated[
+        str, tuning("Names a display of the machine, as in :0, and plays there. Empty makes one for each desktop.")
+    ] = ""
+    osworld_port: Annotated[
+        int,
+        tuning(
+            "Gives the port of OSWorld's server. By it an SSH server is started at port, with keys of its own.",
+            ge=0, le=65_535,
+        ),
+    ] = 0  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.osworld_port and not (self.client_key and self.host_key):
+            raise ConfigError(
+                f"{self.AT} {self.host}: client_key and host_key are needed where osworld_port is not set"
+            )
+        if self.osworld_port and (self.client_key or self.host_key):
+            raise ConfigError(f"{self.AT} {self.host}: client_key and host_key are made where osworld_port is set")
+        if (self.osworld_port or self.display) and self.desktops > 1:
+            raise ConfigError(f"{self.AT} {self.host}: desktops is {self.desktops}, and a display is one desktop's")
+
+    @property
+    def shown_at(self) -> str:
+        return self.display or (":0" if self.osworld_port else "")
 
 
 class SshConfig(Section, frozen=True, kw_only=True, tag="ssh"):
@@ -160,7 +209,7 @@ class E2bConfig(Section, frozen=True, kw_only=True, tag="e2b"):
 
 
 RemoteConfig = SshConfig | E2bConfig  # sessions elsewhere, whose limits are not set here
-ProviderConfig = SandboxConfig | ContainerConfig | RemoteConfig
+ProviderConfig = SandboxConfig | ContainerConfig | QemuConfig | RemoteConfig
 
 
 class PoolConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -196,6 +245,9 @@ class ScreenConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     home_template: str = (
         ""  # a folder copied to every HOME; empty: the program's settings, LibreOffice's as set-up made them
     )
+
+
+USUAL_SCREEN = ScreenConfig()
 
 
 class DesktopsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

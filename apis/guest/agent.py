@@ -88,7 +88,7 @@ class Agent:
         self._pointer = Pointer(self._link)
         self._keyboard = Keyboard(self._link, self._rest, self._added)
         self._windows = Windows(self._link)
-        self._pixels = Pixels()
+        self._pixels = Pixels(self._link)
         self._clipboard = Clipboard()
         self._work = Work(self._clipboard.busy)
         self._tools = Tools()

@@ -20,12 +20,15 @@ from actors.desktop.config import (
     ContainerConfig,
     DesktopsConfig,
     E2bConfig,
+    key_of,
     PoolConfig,
     ProviderConfig,
+    QemuConfig,
     RemoteConfig,
     SandboxConfig,
+    ScreenConfig,
     SshConfig,
-    key_of,
+    USUAL_SCREEN,
 )
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.pool import desktops
@@ -41,6 +44,7 @@ from actors.desktop.pool.desktops import (
 from actors.desktop.provider import Desktop, DesktopSpec, Provider
 from actors.desktop.providers.container import ContainerProvider
 from actors.desktop.providers.e2b import E2bProvider
+from actors.desktop.providers.qemu.provider import QemuProvider
 from actors.desktop.providers.sandbox import shares
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.providers.ssh import SshProvider
@@ -170,7 +174,7 @@ class DesktopPool:
         cls, config: DesktopsConfig, run_dir: Path, log: Log | None = None, *, fit_seats: int = 0
     ) -> DesktopPool:
         """The configured provider with a pool before it. `fit_seats` is that of `fit`. Raises ConfigError."""
-        provider = await open_provider(config.provider, run_dir.name)
+        provider = await open_provider(config.provider, run_dir.name, config.screen)
         boots = config.pool.boots_at_once or boots_at_once(
             config.provider, config.pool.processes, len(os.sched_getaffinity(0)), shares.room().memory_mib
         )
@@ -420,12 +424,14 @@ class DesktopPool:
             self._spawn(self._desktops.remove_again(desktop), _REMOVE)
 
 
-async def open_provider(settings: ProviderConfig, run_id: str) -> Provider:
+async def open_provider(settings: ProviderConfig, run_id: str, screen: ScreenConfig = USUAL_SCREEN) -> Provider:
     """The provider of these settings. `run_id` is the run's name. Raises ConfigError."""
     if isinstance(settings, SshConfig):
         return SshProvider(settings)
     if isinstance(settings, E2bConfig):
         return E2bProvider(settings, key_of(settings, os.environ))
+    if isinstance(settings, QemuConfig):
+        return await QemuProvider.start(settings, run_id, screen)
     kind = ContainerProvider if isinstance(settings, ContainerConfig) else SandboxProvider
     return await kind.start(settings, run_id)
 

@@ -32,7 +32,7 @@ from actors.desktop.files import read_home as outside
 from actors.desktop.files.read_home import FileSeen, ReadLimits
 from actors.desktop.link import CIPHERS
 from actors.desktop.provider import Desktop, DesktopSpec, Provider, SshAddress
-from actors.desktop.providers import home
+from actors.desktop.providers import home, osworld
 from actors.errors import DesktopFault
 from apis.applications import guest_files
 from apis.guest.session.members import NOT_STOPPED
@@ -102,9 +102,14 @@ class SshMachine:
     def __init__(self, config: MachineConfig, client_key: asyncssh.SSHKey | None = None) -> None:
         """`client_key` is taken in place of the file that the settings name. Raises ConfigError."""
         self.config = config
+        self._way_in: osworld.WayIn | None = None
         try:
-            self.host_key = asyncssh.import_public_key(config.host_key)
-            self.client_key = client_key or asyncssh.read_private_key(config.client_key)
+            if config.osworld_port:
+                self._way_in = osworld.WayIn(config)
+                self.host_key, self.client_key = self._way_in.host_key.convert_to_public(), self._way_in.client_key
+            else:
+                self.host_key = asyncssh.import_public_key(config.host_key)
+                self.client_key = client_key or asyncssh.read_private_key(config.client_key)
         except (OSError, asyncssh.KeyImportError) as error:
             raise ConfigError(f"desktops.provider.machines {config.host}: {error}") from error
         self.identity = (self.host_key.export_public_key(), self.client_key.export_private_key())
@@ -130,6 +135,22 @@ class SshMachine:
                 return await asyncssh.connect(self.config.host, self.config.port, **self._options)
         except (OSError, asyncssh.Error) as error:
             raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self.config.host}: {error}"[:300]) from error
+
+    async def let_in(self, size: tuple[int, int]) -> None:
+        """Make a way in where the machine has none yet. Raises DesktopFault."""
+        if self._way_in is not None:
+            await self._way_in.open(size)
+
+    async def home(self) -> str:
+        """HOME of the machine's user. Raises DesktopFault."""
+        try:
+            async with self.errand(ANSWER_S) as connection:
+                place = str((await connection.run('printf %s "$HOME"', check=False)).stdout)
+        except (TimeoutError, asyncssh.Error, OSError) as error:
+            raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self.config.host}: {error}"[:300]) from error
+        if not place.startswith("/"):
+            raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self.config.host}: HOME is {place[:80]!r}")
+        return place
 
     @contextlib.asynccontextmanager
     async def errand(self, limit_s: float) -> AsyncIterator[asyncssh.SSHClientConnection]:
@@ -169,6 +190,7 @@ class _Session(msgspec.Struct):
     folder: str
     token: str
     keeper: asyncssh.SSHClientProcess[bytes]
+    home: str
     given_back: bool = False  # its place on the machine
 
     @property
@@ -275,7 +297,7 @@ class SessionProvider(Provider):
             host_key=machine.identity[0],
             client_key=machine.identity[1],
             agent=("env", f"{MARK}={token}", PYTHON, "-I", f"{folder}/guest", "attach", "--run", f"{folder}/run"),
-            home=f"{folder}/home",
+            home=session.home,
             screen=(spec.width, spec.height),
             warnings=(self.WARNING,),
         )
@@ -283,11 +305,15 @@ class SessionProvider(Provider):
     async def _start(self, machine: SshMachine, folder: str, token: str, spec: DesktopSpec) -> _Session:
         # The mark finds the processes of a keeper that was stopped.
         code = await asyncio.to_thread(archive)
+        await machine.let_in((spec.width, spec.height))
+        display, home = machine.config.shown_at, f"{folder}/home"
+        if display:
+            home = await machine.home()
         command = shlex.join([
             PYTHON, "-I", "-S", "-c", UNPACK, str(len(code)), folder,
             "env", f"{MARK}={token}", PYTHON, "-I", f"{folder}/guest", "session",
-            "--run", f"{folder}/run", "--home", f"{folder}/home",
-            "--token", token, "--size", f"{spec.width}x{spec.height}", "--keep", folder,
+            "--run", f"{folder}/run", "--home", home, "--token", token,
+            "--size", f"{spec.width}x{spec.height}", "--keep", folder, "--display", display,
         ])  # fmt: skip
         connection = await machine.connection()
         try:
@@ -300,7 +326,7 @@ class SessionProvider(Provider):
                 raise fault(FaultCause.BOOT_TIMEOUT, f"{machine.config.host}: no session's channel opened") from None
             except (OSError, asyncssh.Error) as error:
                 raise fault(FaultCause.MACHINE_UNREACHABLE, f"{machine.config.host}: {error}"[:300]) from error
-            session = _Session(machine, connection, folder, token, keeper)
+            session = _Session(machine, connection, folder, token, keeper, home)
             await session.ask("", "up", FaultCause.BOOT_TIMEOUT)
         except BaseException:
             # The end of its input ends the session, which removes its folder; `close` would send all code first.
@@ -331,7 +357,7 @@ class SessionProvider(Provider):
         session = self._session(desktop)
         try:
             async with session.machine.errand(READ_S) as connection:
-                seen = await read_home(connection, f"{session.folder}/home", wanted, limits)
+                seen = await read_home(connection, session.home, wanted, limits)
         except TimeoutError:
             raise fault(FaultCause.OUTSIDE_VIEW, f"reading took over {READ_S:g} s") from None
         except (OSError, asyncssh.Error) as error:

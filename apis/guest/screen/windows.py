@@ -20,10 +20,14 @@ _HEADER = struct.Struct(">25I")  # X window dump, version 7
 
 
 class Pixels:
-    """The desktop's frame buffer."""
+    """The desktop's frame buffer; of a display that is not our own, what its server sends of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, link: ScreenLink) -> None:
         path = Path(os.environ["XDG_RUNTIME_DIR"]) / "fb" / "Xvfb_screen0"
+        self._link = link
+        self._map: mmap.mmap | None = None
+        if not path.exists():
+            return
         with path.open("rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
         header = _HEADER.unpack(self._map[: _HEADER.size])
@@ -38,8 +42,13 @@ class Pixels:
             raise Refused("bad_request", f"one of {FORMATS}, quality 1 to 95")
         from PIL import Image
 
-        raw = self._map[self._start : self._start + self._stride * self.height]
-        image = Image.frombuffer("RGB", (self.width, self.height), raw, "raw", "BGRX", self._stride, 1)
+        if self._map is None:
+            size = self._link.root.get_geometry()
+            raw = self._link.root.get_image(0, 0, size.width, size.height, X.ZPixmap, 0xFFFFFFFF).data
+            image = Image.frombuffer("RGB", (size.width, size.height), raw, "raw", "BGRX", 0, 1)
+        else:
+            raw = self._map[self._start : self._start + self._stride * self.height]
+            image = Image.frombuffer("RGB", (self.width, self.height), raw, "raw", "BGRX", self._stride, 1)
         out = io.BytesIO()
         if format == "png":
             image.save(out, "PNG", compress_level=1)

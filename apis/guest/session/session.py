@@ -6,7 +6,7 @@ connections are accepted, only after the server does. When this process ends, no
 With `--listen-fd` (a sandbox) every connection to that socket gets its own `sshd -i`. With `--door` (a container) this
 process makes the socket in that folder. With `--keep` (a machine that it shares with others, reached by SSH) the
 session lasts as long as standard input stays open. Then this process adopts all processes whose parents have ended, the
-agent is its child, and each of them is ended at last.
+agent is its child, and each of them is ended at last. With `--display` it takes part in a desktop that runs there.
 """
 
 from __future__ import annotations
@@ -96,12 +96,27 @@ def _xauthority(cookie: bytes) -> bytes:
     return entries
 
 
+def of_display(display: str) -> dict[str, str]:
+    """What programs need for a display that is there, as its own programs have it. Raises SystemExit."""
+    names = ("DBUS_SESSION_BUS_ADDRESS", "XAUTHORITY", "XDG_CURRENT_DESKTOP")
+    mark = f"DISPLAY={display}".encode()
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):  # it ended, is another user's, or is no process
+            lines = (entry / "environ").read_bytes().split(b"\0")
+            if mark in lines and any(line.startswith(b"DBUS_SESSION_BUS_ADDRESS=") for line in lines):
+                known = dict(line.decode("utf-8", "replace").split("=", 1) for line in lines if b"=" in line)
+                return {"DISPLAY": display} | {name: known.get(name, "") for name in names}
+    raise SystemExit(f"no program of this user has the display {display} and a message bus")
+
+
 class Session:
     """The session's long-lived programs."""
 
-    def __init__(self, run: Path, home: Path, token: str, size: str) -> None:
+    def __init__(self, run: Path, home: Path, token: str, size: str, display: str = "") -> None:
         self.run = run
         self.env = environment(run, home, token)
+        if display:
+            self.env |= of_display(display)
         self.home = home
         self.size = size
         self.children: list[subprocess.Popen[bytes]] = []
@@ -115,6 +130,13 @@ class Session:
 
     def start(self) -> None:
         """X and D-Bus at once, then what needs them. Raises SystemExit when one does not come up."""
+        if not self.env.get("DISPLAY"):
+            self._start_own()
+        ready = self.run / "session.json.new"
+        ready.write_text(json.dumps(self.env))
+        ready.rename(self.run / "session.json")
+
+    def _start_own(self) -> None:
         frames = self.run / "fb"
         frames.mkdir(exist_ok=True)
         # Else each user of the machine may look at the screen and type: its socket is open to all of them.
@@ -136,9 +158,6 @@ class Session:
         _first_line(from_bus, "the message bus")
         self._spawn("openbox", "--sm-disable")
         self._spawn("/usr/libexec/at-spi-bus-launcher", "--launch-immediately")
-        ready = self.run / "session.json.new"
-        ready.write_text(json.dumps(self.env))
-        ready.rename(self.run / "session.json")
 
     def serve(self, listener: socket.socket, owner: int) -> None:
         """One `sshd -i` per connection, until X ends or no process holds the other end of the pipe `owner` any more.
@@ -183,9 +202,10 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--go-fd", type=int)
     parser.add_argument("--door", type=Path)
     parser.add_argument("--keep", type=Path)
+    parser.add_argument("--display", default="")
     args = parser.parse_args(argv)
     os.umask(0o022)
-    session = Session(args.run, args.home, args.token, args.size)
+    session = Session(args.run, args.home, args.token, args.size, args.display)
     if args.keep is not None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the end of standard input ends us in order
         keep(session, args.keep, args.token)

@@ -1,0 +1,1 @@
+"""Desktops as virtual machines of qemu."""

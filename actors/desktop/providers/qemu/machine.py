@@ -1,0 +1,230 @@
+"""What a virtual machine is made of: its image, its accelerator, its disks and qemu's command line.
+
+A guest's file system is parsed by nobody but debugfs, without rights and in a sandbox of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from actors.desktop.config import QemuConfig
+from actors.desktop.faults import FaultCause, fault
+from actors.desktop.providers.sandbox import command
+from actors.desktop.providers.sandbox.owners import UserLease
+from actors.desktop.providers.sandbox.sandbox import remove_folder
+from actors.errors import DesktopFault
+from apis.applications import guest_files
+from runtime.errors import ConfigError
+
+PROGRAM = "qemu-system-x86_64"
+OWN_MIB = 512  # of a machine's memory qemu's own: translated code, its disks' pages
+LEAST_MIB = 512  # of the guest
+GUEST_PORT = 2222
+MAC = "52:54:00:63:72:6c"
+INODES = 19_000  # fewer than the file system has that a copy is put on
+TOOL_S = 60.0
+TOOL_CPU_S = 10
+FILES = 256
+HOME, DUMPED = "home.img", "dump"
+# By the image's own kernel without any disk: one that gets so far runs Linux. KVM may be there and run none.
+BOOTED = b"Kernel panic - not syncing: VFS"
+PROBE_S = 20.0
+Accelerator = Literal["kvm", "tcg"]
+_REFUSED = ("bwrap:", "prlimit:")
+_MISSING = "image: {} is missing: `make vm-image` makes one"
+
+
+class Image(NamedTuple):
+    """A folder with a disk, the kernel that it boots with and that kernel's first file system."""
+
+    folder: Path
+
+    @property
+    def disk(self) -> Path:
+        return self.folder / "disk.qcow2"
+
+    @property
+    def kernel(self) -> Path:
+        return self.folder / "vmlinuz"
+
+    @property
+    def initrd(self) -> Path:
+        return self.folder / "initrd"
+
+    def marks(self) -> str:
+        """A digest of what a snapshot of it is made from: image, guest code and qemu."""
+        digest = hashlib.blake2b(_answer([PROGRAM, "--version"]).encode(), digest_size=6)
+        for path in (self.disk, self.kernel, self.initrd):
+            seen = path.stat()
+            digest.update(f"{path} {seen.st_size} {seen.st_mtime_ns}".encode())
+        for name, path in sorted(guest_files().items()):
+            digest.update(name.encode() + path.read_bytes())
+        return digest.hexdigest()
+
+
+def image_of(config: QemuConfig) -> Image:
+    """The image that the settings name. Raises ConfigError where a part is missing or desktops' users can't read it."""
+    image = Image(Path(config.image_folder).absolute())
+    for path in (image.disk, image.kernel, image.initrd):
+        if not path.is_file():
+            raise ConfigError(f"desktops.provider.{_MISSING.format(path)}")
+        closed = [str(place) for place in path.parents if not os.stat(place).st_mode & 0o001]
+        if os.geteuid() == 0 and closed:
+            raise ConfigError(f"desktops.provider.image: desktops' users can't pass through {closed[-1]}")
+    return image
+
+
+def accelerator(config: QemuConfig, image: Image) -> Accelerator:
+    """What machines run on: as the settings say, or KVM where Linux boots with it. Blocks. Raises ConfigError."""
+    if config.accelerator == "tcg" or (config.accelerator == "auto" and not os.access("/dev/kvm", os.R_OK | os.W_OK)):
+        return "tcg"
+    if boots_with("kvm", image.kernel):
+        return "kvm"
+    if config.accelerator == "kvm":
+        raise ConfigError("desktops.provider.accelerator is kvm, and no Linux boots with it here: set it to auto")
+    return "tcg"
+
+
+@functools.cache
+def boots_with(kind: Accelerator, kernel: Path) -> bool:
+    """Whether `kernel` runs until it looks for its disks. Blocks for up to `PROBE_S`."""
+    argv = [
+        PROGRAM, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio", "-m", "256",
+        "-machine", "pc", *_processor(kind), "-kernel", str(kernel), "-append", "console=ttyS0 panic=-1",
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_S, check=False)
+    except subprocess.TimeoutExpired as late:
+        return BOOTED in (late.stdout or b"")
+    except OSError:
+        return False
+    return BOOTED in done.stdout
+
+
+def _processor(kind: Accelerator) -> list[str]:
+    return ["-accel", "kvm", "-cpu", "host"] if kind == "kvm" else ["-accel", "tcg,thread=multi,tb-size=256"]
+
+
+def rights(lease: UserLease) -> list[str]:
+    """What runs qemu with the rights of the lease's user, and has the kernel end it with the thread that started it."""
+    argv = ["setpriv", "--pdeathsig", "KILL"]
+    if not lease.shared:
+        kvm = os.stat("/dev/kvm").st_gid if os.path.exists("/dev/kvm") else lease.uid
+        groups = ["--groups", str(kvm)] if kvm else ["--clear-groups"]
+        argv += ["--reuid", str(lease.uid), "--regid", str(lease.uid), *groups]
+    return [*argv, "--"]
+
+
+def qemu(
+    image: Image, config: QemuConfig, kind: Accelerator, disk: Path, *, listeners: tuple[int, int], state_fd: int
+) -> list[str]:
+    """The command line of a machine with `disk` as its root, which listens at two sockets: QMP's and its agent's.
+
+    With `state_fd` it goes on from there, and may start no program.
+    """
+    monitor, agent = listeners
+    loaded = ["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"]
+    loaded += ["-incoming", f"fd:{state_fd}", "-S"]
+    return [
+        PROGRAM, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "pc",
+        *_processor(kind), "-smp", str(config.cpus), "-m", str(config.memory_mib - OWN_MIB),
+        "-kernel", str(image.kernel), "-initrd", str(image.initrd),
+        "-append", "root=/dev/vda rw quiet panic=-1 net.ifnames=0 mitigations=off",
+        "-drive", f"file={disk},format=qcow2,if=none,id=root,cache=unsafe,werror=report,rerror=report",
+        "-device", "virtio-blk-pci,drive=root", "-device", "virtio-rng-pci", "-device", "virtio-serial-pci",
+        "-chardev", f"socket,id=agent,fd={agent},server=on,wait=off",
+        "-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0",
+        "-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:{GUEST_PORT}",
+        "-device", f"virtio-net-pci,netdev=net,mac={MAC},romfile=",
+        "-chardev", f"socket,id=monitor,fd={monitor},server=on,wait=off", "-mon", "chardev=monitor,mode=control",
+        *(loaded if state_fd >= 0 else ()),
+    ]  # fmt: skip
+
+
+def forwarded(said: str) -> int:
+    """The port of this host that leads to the guest, in what the monitor says of its networks. Raises DesktopFault."""
+    match = re.search(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s", said)
+    if match is None:
+        raise fault(FaultCause.BOOT_FAILED, f"qemu forwards no port: {said[-200:]}")
+    return int(match[1])
+
+
+def overlay(below: Path, place: Path, uid: int) -> None:
+    """Make an empty disk for `uid`, of which what is not written is read from `below`. Blocks. Raises DesktopFault."""
+    _tool(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", str(below), str(place)])
+    os.chown(place, uid, -1)
+
+
+def make_home(disk: Path, uid: int, size_bytes: int) -> None:
+    """Make HOME's disk of `disk`/home, for a guest that knows `uid` as its own user. Blocks. Raises DesktopFault."""
+    image = disk / HOME
+    image.touch(mode=0o600)
+    os.truncate(image, size_bytes)
+    os.chown(image, uid, -1)
+    options = ("-O", "^has_journal,^resize_inode", "-m", "0", "-N", str(INODES), "-E", "root_owner=0:0")
+    argv = ["mke2fs", "-q", "-F", "-t", "ext4", *options, "-d", "/source", "/home.img"]
+    _tool(_as_guest(argv, [("--ro-bind", disk / "home", "/source/home"), ("--bind", image, "/home.img")]), uid)
+    remove_folder(disk / "home")
+
+
+def dump(disk: Path, uid: int) -> Path:
+    """A copy of what HOME's disk holds now, as files of `uid`. Blocks. Raises DesktopFault.
+
+    What there is no room for is short there, and a file system that the guest has damaged may give an empty folder.
+    """
+    place = disk / DUMPED
+    if place.exists():
+        remove_folder(place)
+    (place / "home").mkdir(mode=0o700, parents=True)
+    for folder in (place, place / "home"):
+        os.chown(folder, uid, -1)
+    argv = ["debugfs", "-R", "rdump /home /out", "/home.img"]
+    binds = [("--ro-bind", disk / HOME, "/home.img"), ("--bind", place, "/out")]
+    with contextlib.suppress(_EndedBadly):  # by what it has read
+        _tool(_as_guest(argv, binds), uid)
+    return place / "home"
+
+
+class _EndedBadly(DesktopFault):
+    pass
+
+
+def _as_guest(argv: Sequence[str], binds: Sequence[tuple[str, Path, str]]) -> list[str]:
+    """What runs a tool without rights, network and files but `binds`, as the user that the guest has."""
+    return [
+        *command.limited(FILES), f"--as={1 << 30}", f"--cpu={TOOL_CPU_S}", "bwrap", "--unshare-all", "--unshare-user",
+        "--uid", str(command.GUEST_UID), "--gid", str(command.GUEST_UID), "--die-with-parent", "--new-session",
+        "--cap-drop", "ALL", *command.programs(), "--dev", "/dev",
+        *(word for how, source, place in binds for word in (how, str(source), place)),
+        "--remount-ro", "/", "--clearenv", "--setenv", "PATH", command.PATH, "--", *argv,
+    ]  # fmt: skip
+
+
+def _tool(argv: Sequence[str], uid: int | None = None) -> None:
+    identity = uid if uid != os.geteuid() else None
+    try:
+        with command.started(argv, identity, (), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+            try:
+                _, said = process.communicate(timeout=TOOL_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise fault(FaultCause.SANDBOX_REFUSED, f"{error}"[:300]) from error
+    if process.returncode:
+        last = said.decode("utf-8", "replace").strip()[-200:]
+        detail = f"{' '.join(argv[-3:])} ended with {process.returncode}: {last}"
+        kind = DesktopFault if last.startswith(_REFUSED) else _EndedBadly
+        raise kind(FaultCause.SANDBOX_REFUSED, detail, FaultCause.SANDBOX_REFUSED.culprit)
+
+
+def _answer(argv: Sequence[str]) -> str:
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=TOOL_S).stdout
