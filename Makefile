@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # so there are more workers than cores.
 PYTEST := $(PY) -m pytest tests --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup train test test-fast test-change test-all pytest proofs lint style types mutants wheel bench programme soak scripted standins sglang-cpu sglang-gpu gpu-check vscode osworld-apps containers osworld-judge agree ray extras smollm chat-templates fresh-root clean
+.PHONY: setup train test test-fast test-change test-all pytest proofs lint style types mutants wheel bench programme soak scripted standins sglang-cpu sglang-gpu gpu-check vscode osworld-apps containers vm-image osworld-judge agree ray extras smollm chat-templates fresh-root clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -69,6 +69,10 @@ osworld-apps:
 # podman, for desktops in containers (desktops.provider.type: container).
 containers:
 	@COMPUTERRL_CONTAINERS=1 bash deploy/setup/setup.sh
+
+# qemu, and an image for desktops in virtual machines (desktops.provider.type: qemu): 1.3 GB; GNOME=1 adds GNOME's shell.
+vm-image:
+	@bash deploy/setup/vm_image.sh
 
 # The published metrics in an environment of their own, to compare with: 640 MB on disk, a minute.
 osworld-judge: setup

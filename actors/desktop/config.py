@@ -133,9 +133,10 @@ class MachineConfig(Section, frozen=True, kw_only=True):
         int,
         tuning(
             "Gives the port of OSWorld's server. By it an SSH server is started at port, with keys of its own.",
-            ge=0, le=65_535,
+            ge=0,
+            le=65_535,
         ),
-    ] = 0  # fmt: skip
+    ] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()

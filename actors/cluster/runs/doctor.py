@@ -30,9 +30,10 @@ from actors.cluster.config.lanes import Lanes, lanes_of
 from actors.cluster.config.schema import Deploy, SeatsConfig
 from actors.cluster.runs import compose, versions
 from actors.cluster.runs.versions import Check, answer
-from actors.desktop.config import ContainerConfig, SandboxConfig, SshConfig
+from actors.desktop.config import ContainerConfig, QemuConfig, SandboxConfig, SshConfig
 from actors.desktop.files import office
 from actors.desktop.providers import home
+from actors.desktop.providers.qemu.machine import PROGRAM, accelerator, image_of
 from actors.desktop.providers.sandbox import cgroups, owners
 from actors.desktop.providers.sandbox.command import filter_program
 from actors.desktop.providers.sandbox.owners import lends_users
@@ -199,6 +200,8 @@ def check_desktops(need: RunNeeds) -> Iterator[Check]:
         yield from [check_profile()] * documents
     if isinstance(desktops.provider, ContainerConfig):
         yield check_containers(desktops.provider)
+    if isinstance(desktops.provider, QemuConfig):
+        yield check_machines(desktops.provider)
     if documents:  # LibreOffice judges them where their desktop's seat is, wherever the desktops are
         ok, lists = office.PROGRAM.is_file(), " ".join(packages("setup", "office-packages.txt"))
         line = str(office.PROGRAM) if ok else "LibreOffice, which judges documents, is missing on this machine"
@@ -210,6 +213,21 @@ def check_containers(config: ContainerConfig) -> Check:
     ok, said = answer([config.program, "version", "--format", "{{.Client.Version}}"])
     line = f"{config.program} {said}" if ok else f"{config.program} is missing or does not answer"
     return Check("containers", ok, line, "make containers")
+
+
+def check_machines(config: QemuConfig) -> Check:
+    """qemu, an image, and what a machine runs on: a Linux that boots with KVM decides."""
+    if shutil.which(PROGRAM) is None:
+        return Check("machines", False, f"{PROGRAM} is missing", "make vm-image")
+    try:
+        image = image_of(config)
+        kind = accelerator(config, image)
+    except ConfigError as error:
+        return Check("machines", False, str(error), "make vm-image")
+    slow = (
+        "" if kind == "kvm" else ": no Linux boots with KVM here, so each instruction is translated, many times slower"
+    )
+    return Check("machines", True, f"{image.folder}, by {kind}{slow}", "")
 
 
 def check_root() -> Check:

@@ -7,7 +7,6 @@ The routes are those of the published images: GET /screenshot and /platform, POS
 from __future__ import annotations
 
 import asyncio
-import shlex
 
 import aiohttp
 import asyncssh
@@ -34,6 +33,11 @@ KbdInteractiveAuthentication no
 X11Forwarding no
 AllowTcpForwarding no
 LogLevel ERROR
+"""
+# An SSH server with other keys is one of a former run.
+_START = b"""cd "$1" && chmod 600 ./*
+kill "$(cat pid 2>/dev/null)" 2>/dev/null
+exec /usr/sbin/sshd -f "$1/sshd_config" -p "$2"
 """
 _LACKING = f"""
 import importlib.util, os
@@ -107,15 +111,13 @@ class WayIn:
             "host_key": self.host_key.export_private_key(),
             "authorized_keys": self.client_key.export_public_key(),
             "sshd_config": _SSHD.encode(),
+            "start": _START,
         }
         for name, content in files.items():
             form = aiohttp.FormData({"file_path": f"{_PLACE}/{name}"})
             form.add_field("file_data", content, filename=name)
             await self._asked(http, "post", "/setup/upload", data=form)
-        sshd = shlex.join(["/usr/sbin/sshd", "-f", f"{_PLACE}/sshd_config", "-p", str(self._config.port)])
-        # An SSH server with other keys is one of a former run.
-        script = f'chmod 600 {_PLACE}/*; kill "$(cat {_PLACE}/pid 2>/dev/null)" 2>/dev/null; {sshd}'
-        await self._execute(http, ["/bin/sh", "-c", script])
+        await self._execute(http, ["/bin/sh", f"{_PLACE}/start", _PLACE, str(self._config.port)])
 
     async def _execute(self, http: aiohttp.ClientSession, argv: list[str]) -> str:
         order = {"command": argv, "shell": False}

@@ -12,7 +12,7 @@ import pytest
 from actors.cluster import cli
 from actors.cluster.config import deploy_files, keys, typed_yaml
 from actors.cluster.config.schema import DeployFile
-from actors.desktop.config import ContainerConfig, E2bConfig
+from actors.desktop.config import ContainerConfig, E2bConfig, QemuConfig
 from actors.sampler.config import EmbeddedConfig, SglangConfig
 from runtime.errors import ConfigError
 
@@ -47,6 +47,10 @@ def test_each_has_a_meaning_and_the_default_that_a_file_without_it_gets(one: key
         word = f"samplers.engine={{type: {kind}, {name}: {one.default}}}"
         assert typed_yaml.build({}, DeployFile, [word], source="x").samplers.engine == section
         return
+    if one.meaning.startswith("(qemu) "):
+        word = f"desktops.provider={{type: qemu, {one.key.rpartition('.')[2]}: {one.default}}}"
+        assert typed_yaml.build({}, DeployFile, [word], source="x").desktops.provider == QemuConfig()
+        return
     name = one.key.removeprefix("desktops.provider.")
     if name in OF_OTHERS:
         words = "type: container" if OF_OTHERS[name] == ContainerConfig() else "type: e2b, template: t"
@@ -66,7 +70,7 @@ def test_each_has_a_meaning_and_the_default_that_a_file_without_it_gets(one: key
 
 @pytest.mark.parametrize("one", KNOWN, ids=lambda one: one.key)
 def test_a_meaning_begins_with_a_verb_and_its_sentences_are_short(one: keys.Key) -> None:
-    meaning = re.sub(r"^\((sandbox|ssh|container|e2b|oracle|endpoint|embedded|sglang)\) ", "", one.meaning)
+    meaning = re.sub(r"^\((sandbox|ssh|container|qemu|e2b|oracle|endpoint|embedded|sglang)\) ", "", one.meaning)
     assert re.match(r"[A-Z][a-z]+s ", meaning), meaning
     for sentence in re.split(r"(?<=[.;:]) ", meaning):
         assert len(sentence.split()) <= LONGEST, sentence

@@ -75,10 +75,22 @@ class Routes(BaseHTTPRequestHandler):
 def main() -> None:
     """A desktop at :0, as a machine's own session manager starts it, then the routes at the port of the argument."""
     os.environ.update(DISPLAY=":0", DBUS_SESSION_BUS_ADDRESS=f"unix:path={os.environ['HOME']}/.bus")
-    os.makedirs("/tmp/.X11-unix", 0o1777, exist_ok=True)  # noqa: S108 - its own
+    os.makedirs("/tmp/.X11-unix", 0o1777, exist_ok=True)
     reads, writes = os.pipe()
     os.set_inheritable(writes, True)
-    x = ["Xvfb", ":0", "-screen", "0", "1280x720x24", "-nolisten", "tcp", "-nolisten", "local", "-displayfd", str(writes)]
+    x = [
+        "Xvfb",
+        ":0",
+        "-screen",
+        "0",
+        "1280x720x24",
+        "-nolisten",
+        "tcp",
+        "-nolisten",
+        "local",
+        "-displayfd",
+        str(writes),
+    ]
     subprocess.Popen(x, pass_fds=[writes])
     os.read(reads, 8)
     bus = ["dbus-daemon", "--session", f"--address={os.environ['DBUS_SESSION_BUS_ADDRESS']}", "--nofork", "--nopidfile"]

@@ -1,4 +1,4 @@
-"""The way into machines that serve OSWorld's routes, on a stand-in of ours. OSWorld's own images were never run here."""
+"""The way into machines that serve OSWorld's routes, on a stand-in of ours: its images were never run here."""
 
 from __future__ import annotations
 

@@ -1,15 +1,16 @@
 """What a virtual machine is made of: its image, its accelerator, its disks and qemu's command line.
 
-A guest's file system is parsed by nobody but debugfs, without rights and in a sandbox of its own.
+Of this host's programs only debugfs parses a guest's file system, without rights and in a sandbox of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import os
 import re
+import shlex
+import stat
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from apis.applications import guest_files
 from runtime.errors import ConfigError
 
 PROGRAM = "qemu-system-x86_64"
+PROGRAMS = (PROGRAM, "qemu-img", "mke2fs", "debugfs", "setpriv", "prlimit", "bwrap")
 OWN_MIB = 512  # of a machine's memory qemu's own: translated code, its disks' pages
 LEAST_MIB = 512  # of the guest
 GUEST_PORT = 2222
@@ -37,9 +39,11 @@ HOME, DUMPED = "home.img", "dump"
 # By the image's own kernel without any disk: one that gets so far runs Linux. KVM may be there and run none.
 BOOTED = b"Kernel panic - not syncing: VFS"
 PROBE_S = 20.0
+_BARE = "-nodefaults -no-user-config -display none -machine pc"
+_PROCESSOR = {"kvm": "-accel kvm -cpu host", "tcg": "-accel tcg,thread=multi,tb-size=256"}
+_KERNEL_LINE = "root=/dev/vda rw quiet panic=-1 net.ifnames=0 mitigations=off"
 Accelerator = Literal["kvm", "tcg"]
 _REFUSED = ("bwrap:", "prlimit:")
-_MISSING = "image: {} is missing: `make vm-image` makes one"
 
 
 class Image(NamedTuple):
@@ -75,10 +79,10 @@ def image_of(config: QemuConfig) -> Image:
     image = Image(Path(config.image_folder).absolute())
     for path in (image.disk, image.kernel, image.initrd):
         if not path.is_file():
-            raise ConfigError(f"desktops.provider.{_MISSING.format(path)}")
-        closed = [str(place) for place in path.parents if not os.stat(place).st_mode & 0o001]
-        if os.geteuid() == 0 and closed:
-            raise ConfigError(f"desktops.provider.image: desktops' users can't pass through {closed[-1]}")
+            raise ConfigError(f"desktops.provider.image: {path} is missing: `make vm-image` makes one")
+    closed = [str(place) for place in (image.folder, *image.folder.parents) if not place.stat().st_mode & stat.S_IXOTH]
+    if os.geteuid() == 0 and closed:
+        raise ConfigError(f"desktops.provider.image: desktops' users can't pass through {closed[-1]}")
     return image
 
 
@@ -93,13 +97,10 @@ def accelerator(config: QemuConfig, image: Image) -> Accelerator:
     return "tcg"
 
 
-@functools.cache
 def boots_with(kind: Accelerator, kernel: Path) -> bool:
     """Whether `kernel` runs until it looks for its disks. Blocks for up to `PROBE_S`."""
-    argv = [
-        PROGRAM, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio", "-m", "256",
-        "-machine", "pc", *_processor(kind), "-kernel", str(kernel), "-append", "console=ttyS0 panic=-1",
-    ]  # fmt: skip
+    options = "-no-reboot -serial stdio -m 256 -append console=ttyS0\\ panic=-1"
+    argv = [PROGRAM, *shlex.split(f"{_BARE} {_PROCESSOR[kind]} {options}"), "-kernel", str(kernel)]
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_S, check=False)
     except subprocess.TimeoutExpired as late:
@@ -107,10 +108,6 @@ def boots_with(kind: Accelerator, kernel: Path) -> bool:
     except OSError:
         return False
     return BOOTED in done.stdout
-
-
-def _processor(kind: Accelerator) -> list[str]:
-    return ["-accel", "kvm", "-cpu", "host"] if kind == "kvm" else ["-accel", "tcg,thread=multi,tb-size=256"]
 
 
 def rights(lease: UserLease) -> list[str]:
@@ -131,22 +128,19 @@ def qemu(
     With `state_fd` it goes on from there, and may start no program.
     """
     monitor, agent = listeners
-    loaded = ["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"]
-    loaded += ["-incoming", f"fd:{state_fd}", "-S"]
-    return [
-        PROGRAM, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "pc",
-        *_processor(kind), "-smp", str(config.cpus), "-m", str(config.memory_mib - OWN_MIB),
-        "-kernel", str(image.kernel), "-initrd", str(image.initrd),
-        "-append", "root=/dev/vda rw quiet panic=-1 net.ifnames=0 mitigations=off",
-        "-drive", f"file={disk},format=qcow2,if=none,id=root,cache=unsafe,werror=report,rerror=report",
-        "-device", "virtio-blk-pci,drive=root", "-device", "virtio-rng-pci", "-device", "virtio-serial-pci",
-        "-chardev", f"socket,id=agent,fd={agent},server=on,wait=off",
-        "-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0",
-        "-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:{GUEST_PORT}",
-        "-device", f"virtio-net-pci,netdev=net,mac={MAC},romfile=",
-        "-chardev", f"socket,id=monitor,fd={monitor},server=on,wait=off", "-mon", "chardev=monitor,mode=control",
-        *(loaded if state_fd >= 0 else ()),
-    ]  # fmt: skip
+    devices = f"""-device virtio-blk-pci,drive=root -device virtio-rng-pci -device virtio-serial-pci
+        -chardev socket,id=agent,fd={agent},server=on,wait=off
+        -device virtserialport,chardev=agent,name=org.qemu.guest_agent.0
+        -netdev user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:{GUEST_PORT}
+        -device virtio-net-pci,netdev=net,mac={MAC},romfile=
+        -chardev socket,id=monitor,fd={monitor},server=on,wait=off -mon chardev=monitor,mode=control"""
+    loaded = f"""-incoming fd:{state_fd} -S
+        -sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"""
+    size = f"-no-reboot -smp {config.cpus} -m {config.memory_mib - OWN_MIB}"
+    words = f"{_BARE} {_PROCESSOR[kind]} {size} {devices} {loaded if state_fd >= 0 else ''}".split()
+    boot = ["-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", _KERNEL_LINE]
+    root = f"file={str(disk).replace(',', ',,')},format=qcow2,if=none,id=root,cache=unsafe,werror=report,rerror=report"
+    return [PROGRAM, *words, *boot, "-drive", root]
 
 
 def forwarded(said: str) -> int:
@@ -183,14 +177,18 @@ def dump(disk: Path, uid: int) -> Path:
     place = disk / DUMPED
     if place.exists():
         remove_folder(place)
-    (place / "home").mkdir(mode=0o700, parents=True)
-    for folder in (place, place / "home"):
-        os.chown(folder, uid, -1)
+    place.mkdir(mode=0o700)
+    os.chown(place, uid, -1)
     argv = ["debugfs", "-R", "rdump /home /out", "/home.img"]
     binds = [("--ro-bind", disk / HOME, "/home.img"), ("--bind", place, "/out")]
     with contextlib.suppress(_EndedBadly):  # by what it has read
         _tool(_as_guest(argv, binds), uid)
-    return place / "home"
+    home = place / "home"
+    if not home.is_dir() or home.is_symlink():
+        home.unlink(missing_ok=True)
+        home.mkdir(mode=0o700)
+        os.chown(home, uid, -1)
+    return home
 
 
 class _EndedBadly(DesktopFault):
@@ -199,13 +197,12 @@ class _EndedBadly(DesktopFault):
 
 def _as_guest(argv: Sequence[str], binds: Sequence[tuple[str, Path, str]]) -> list[str]:
     """What runs a tool without rights, network and files but `binds`, as the user that the guest has."""
-    return [
-        *command.limited(FILES), f"--as={1 << 30}", f"--cpu={TOOL_CPU_S}", "bwrap", "--unshare-all", "--unshare-user",
-        "--uid", str(command.GUEST_UID), "--gid", str(command.GUEST_UID), "--die-with-parent", "--new-session",
-        "--cap-drop", "ALL", *command.programs(), "--dev", "/dev",
-        *(word for how, source, place in binds for word in (how, str(source), place)),
-        "--remount-ro", "/", "--clearenv", "--setenv", "PATH", command.PATH, "--", *argv,
-    ]  # fmt: skip
+    alone = f"""bwrap --unshare-all --unshare-user --uid {command.GUEST_UID} --gid {command.GUEST_UID}
+        --die-with-parent --new-session --cap-drop ALL"""
+    shown = [word for how, source, place in binds for word in (how, str(source), place)]
+    inside = f"--dev /dev --remount-ro / --clearenv --setenv PATH {command.PATH} --"
+    limits = [*command.limited(FILES), f"--as={1 << 30}", f"--cpu={TOOL_CPU_S}"]
+    return [*limits, *alone.split(), *command.programs(), *shown, *inside.split(), *argv]
 
 
 def _tool(argv: Sequence[str], uid: int | None = None) -> None:

@@ -61,7 +61,7 @@ class Monitor:
         except (TimeoutError, OSError) as error:
             raise fault(FaultCause.BOOT_TIMEOUT, f"{self._what}: nobody listens: {error}"[:300]) from error
 
-    async def ask(
+    async def order(
         self, command: str, arguments: Mapping[str, object] = NO_ARGUMENTS, within_s: float = ANSWER_S
     ) -> Any:
         """What a command returns; events are passed over. Raises DesktopFault."""
@@ -76,7 +76,7 @@ class Monitor:
         _, writer = self._open()
         with socket.socket(fileno=os.dup(writer.get_extra_info("socket").fileno())) as plug:
             socket.send_fds(plug, [b" "], [file])
-        await self.ask("getfd", {"fdname": name})
+        await self.order("getfd", {"fdname": name})
 
     async def sync(self, within_s: float) -> None:
         """Wait until the agent answers, with nothing of former connections left. Raises DesktopFault."""
@@ -96,15 +96,16 @@ class Monitor:
         reader, writer = self._open()
         done = False
         try:
-            async with asyncio.timeout(within_s), self._turn:
-                writer.write(line + b"\n")
-                await writer.drain()
-                while True:
-                    came = (await reader.readline()).rpartition(_CLEAR)[2]
-                    answer = msgspec.json.decode(came, type=_Answer)
-                    if answer.result is not msgspec.UNSET or answer.error is not None:
-                        done = True
-                        return answer
+            async with asyncio.timeout(within_s):
+                async with self._turn:
+                    writer.write(line + b"\n")
+                    await writer.drain()
+                    while True:
+                        came = (await reader.readline()).rpartition(_CLEAR)[2]
+                        answer = msgspec.json.decode(came, type=_Answer)
+                        if answer.result is not msgspec.UNSET or answer.error is not None:
+                            done = True
+                            return answer
         except TimeoutError:
             raise fault(FaultCause.OUTSIDE_VIEW, f"{self._what} {command}: no answer in {within_s:g} s") from None
         except (OSError, ValueError, msgspec.DecodeError) as error:
@@ -115,7 +116,7 @@ class Monitor:
 
     async def run(self, script: str, given: bytes = b"", within_s: float = ANSWER_S) -> str:
         """Run a shell script as the machine's root by the agent; what it wrote. Raises DesktopFault."""
-        order = {
+        command = {
             "path": "/bin/sh",
             "arg": ["-c", script],
             "input-data": base64.b64encode(given).decode(),
@@ -123,9 +124,9 @@ class Monitor:
         }
         try:
             async with asyncio.timeout(within_s):
-                started = await self.ask("guest-exec", order, within_s)
+                started = await self.order("guest-exec", command, within_s)
                 while True:
-                    ran = msgspec.convert(await self.ask("guest-exec-status", started, within_s), _Ran)
+                    ran = msgspec.convert(await self.order("guest-exec-status", started, within_s), _Ran)
                     if ran.exited:
                         break
                     await asyncio.sleep(_LOOK_S)

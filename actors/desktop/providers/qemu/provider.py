@@ -1,6 +1,6 @@
 """Desktops as virtual machines of qemu on this machine.
 
-Invariant: a machine's HOME is a disk of its own. It is read after qemu has stopped the machine, and nothing of the
+A machine's HOME is a disk of its own. It is read after qemu has stopped the machine, and nothing of the
 guest takes part in that. qemu has the rights of a user that owns nothing else, and ends with its owner.
 
 The first machine of an image boots, starts the session and is stored while it is stopped: its memory as a migration
@@ -80,8 +80,8 @@ test -e {_RUN}/session.json
 sync
 """
 _HOME = f"""set -e
-date -u -s @%d >/dev/null
-tar -x -C {_RUN} --no-same-owner; chown {_USER} {_RUN}/host_key {_RUN}/authorized_keys {_RUN}/sshd_config
+tar -x -C {_RUN} --no-same-owner; date -u -s "@$(cat {_RUN}/now)" >/dev/null
+cd {_RUN}; chown {_USER} host_key authorized_keys sshd_config
 for _ in $(seq 400); do test -e /dev/vdb && break; sleep 0.05; done
 mkdir -p {_MOUNTED}
 mount -t ext4 -o nosuid,nodev,noatime /dev/vdb {_MOUNTED}
@@ -107,16 +107,16 @@ class _Machine:
     async def stop(self) -> None:
         """Have the guest write HOME to its disk, then stop its processors. Raises DesktopFault."""
         try:
-            await self.agent.ask("guest-fsfreeze-freeze-list", {"mountpoints": [_MOUNTED]}, FLUSH_S)
+            await self.agent.order("guest-fsfreeze-freeze-list", {"mountpoints": [_MOUNTED]}, FLUSH_S)
         except DesktopFault as silent:
             if not self.sandbox.alive:
                 raise
             raise fault(FaultCause.STILL_RUNNING, f"HOME was not written to its disk: {silent.detail}") from silent
-        await self.monitor.ask("stop")
+        await self.monitor.order("stop")
 
     async def go_on(self) -> None:
-        await self.monitor.ask("cont")
-        await self.agent.ask("guest-fsfreeze-thaw", within_s=FLUSH_S)
+        await self.monitor.order("cont")
+        await self.agent.order("guest-fsfreeze-thaw", within_s=FLUSH_S)
 
     async def copied(self) -> None:
         """Copy what HOME's disk holds to where it is read."""
@@ -134,9 +134,7 @@ class QemuProvider(SandboxProvider):
     """Makes virtual machines; one per actor process."""
 
     KIND: ClassVar[str] = "qemu"
-    NEEDS: ClassVar[tuple[str, ...]] = (
-        machine.PROGRAM, "qemu-img", "mke2fs", "debugfs", "setpriv", "prlimit", "bwrap",
-    )  # fmt: skip
+    NEEDS: ClassVar[tuple[str, ...]] = machine.PROGRAMS
 
     _config: QemuConfig
 
@@ -193,17 +191,17 @@ class QemuProvider(SandboxProvider):
         desktop = await super().boot(spec)
         try:
             first = self._machines[desktop.name]
-            await first.monitor.ask("stop")
+            await first.monitor.order("stop")
             file = os.open(into / STATE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 await first.monitor.hand_over(file, STATE)
             finally:
                 os.close(file)
-            await first.monitor.ask("migrate-set-parameters", {"max-bandwidth": 1 << 40})
-            await first.monitor.ask("migrate", {"uri": f"fd:{STATE}"})
+            await first.monitor.order("migrate-set-parameters", {"max-bandwidth": 1 << 40})
+            await first.monitor.order("migrate", {"uri": f"fd:{STATE}"})
             await _until(first, "query-migrate", "completed", STORE_S)
             with contextlib.suppress(DesktopFault):
-                await first.monitor.ask("quit")
+                await first.monitor.order("quit")
             if first.sandbox.init is not None:
                 await first.sandbox.init.ended(STORE_S)
             await asyncio.to_thread(_keep, first.sandbox.disk / OVERLAY, into)
@@ -238,14 +236,14 @@ class QemuProvider(SandboxProvider):
             os.close(state)
         await _until(running, "query-status", "paused", LOAD_S)
         disk = {"driver": "file", "filename": str(sandbox.disk / machine.HOME)}
-        await running.monitor.ask("blockdev-add", {"driver": "raw", "file": disk, "node-name": "home"})
-        await running.monitor.ask("device_add", {"driver": "virtio-blk-pci", "drive": "home", "id": "home"})
-        await running.monitor.ask("cont")
-        networks = await running.monitor.ask("human-monitor-command", {"command-line": "info usernet"})
+        await running.monitor.order("blockdev-add", {"driver": "raw", "file": disk, "node-name": "home"})
+        await running.monitor.order("device_add", {"driver": "virtio-blk-pci", "drive": "home", "id": "home"})
+        await running.monitor.order("cont")
+        networks = await running.monitor.order("human-monitor-command", {"command-line": "info usernet"})
         running.port = machine.forwarded(str(networks))
         await running.agent.sync(LOAD_S)
         keys = [(name, sandbox.disk / "run" / name) for name in ("host_key", "authorized_keys", "sshd_config")]
-        await running.agent.run(_HOME % time.time(), _packed(keys), HOME_S)
+        await running.agent.run(_HOME, _packed(keys, {"now": b"%d" % time.time()}), HOME_S)
         return running.pid
 
     async def _launch_first(self, sandbox: Sandbox, spec: abc.DesktopSpec) -> int:
@@ -290,7 +288,7 @@ class QemuProvider(SandboxProvider):
         sandbox.warnings += await asyncio.to_thread(cgroups.enter, sandbox.groups, [running.pid])
         try:
             await running.monitor.connect()
-            await running.monitor.ask("qmp_capabilities")
+            await running.monitor.order("qmp_capabilities")
         except DesktopFault as silent:
             raise fault(FaultCause.SANDBOX_REFUSED, sandbox.last_words() or silent.detail) from silent
         return running
@@ -362,7 +360,7 @@ async def _until(running: _Machine, command_: str, status: str, within_s: float)
     """Ask qemu until its answer has this status. Raises DesktopFault."""
     try:
         async with asyncio.timeout(within_s):
-            while (now := (await running.monitor.ask(command_)).get("status")) != status:
+            while (now := (await running.monitor.order(command_)).get("status")) != status:
                 if now == "failed" or not running.sandbox.alive:
                     raise fault(FaultCause.BOOT_FAILED, f"{command_}: {now}: {running.sandbox.last_words()}"[:300])
                 await asyncio.sleep(_LOOK_S)
@@ -393,7 +391,7 @@ def _lock_of(folder: Path) -> TextIO:
 
 
 def _forget_others(place: Path) -> None:
-    """Remove machines that were stored of another image, code or qemu, where nobody uses them."""
+    """Remove machines that were stored of another image, code or qemu, that are not in use."""
     for other in place.parent.iterdir():
         if other.is_dir() and other.name.partition(".")[0] not in ("", place.name.partition(".")[0]):
             lock = os.open(other, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
