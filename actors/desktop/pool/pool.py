@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 
 from actors.desktop.config import (
+    USUAL_SCREEN,
     ContainerConfig,
     DesktopsConfig,
     E2bConfig,
-    key_of,
     PoolConfig,
     ProviderConfig,
     QemuConfig,
@@ -28,7 +28,7 @@ from actors.desktop.config import (
     SandboxConfig,
     ScreenConfig,
     SshConfig,
-    USUAL_SCREEN,
+    key_of,
 )
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.pool import desktops

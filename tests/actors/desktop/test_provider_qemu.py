@@ -166,6 +166,6 @@ async def test_by_its_password_the_guest_becomes_root_and_reaches_no_network(
     password, link = root_machine
     script = f"""echo {password} | sudo -S id -u; timeout 5 bash -c '</dev/tcp/10.0.2.2/22' && echo reached
         timeout 5 bash -c '</dev/tcp/1.1.1.1/53' && echo reached; mount | grep -c /home/agent"""
-    ran = await link.call("run", argv=["bash", "-c", script], timeout_ms=100_000, timeout_s=BOOT_S)
+    ran = await link.call("run", argv=["bash", "-c", f"({script}) 2>/dev/null"], timeout_ms=100_000, timeout_s=BOOT_S)
     assert ran.out.split()[-2:] == ["0", "1"], ran.out
     assert "reached" not in ran.out

@@ -68,6 +68,7 @@ tar -x -C / --no-same-owner
 ip link set lo up; ip link set eth0 up; ip address add 10.0.2.15/24 dev eth0
 install -d -m 0755 /run/sshd
 install -d -m 0700 -o {_USER} /run/user {_RUN} {command.GUEST_HOME}; chmod 0755 /run/user
+echo "127.0.1.1 $(hostname)" >>/etc/hosts
 rm -rf /tmp/.X11-unix; install -d -m 1777 /tmp/.X11-unix
 if test -s /root/password; then usermod -aG sudo {_USER}; chpasswd </root/password; rm /root/password; fi
 sync; echo 3 >/proc/sys/vm/drop_caches
@@ -167,7 +168,15 @@ class QemuProvider(SandboxProvider):
     async def _stored(self, spec: abc.DesktopSpec) -> Path:
         """The folder of the stored machine that this desktop goes on from; it is made once for all processes."""
         config = self._config
-        parts = (config.memory_mib, config.cpus, self._accelerator, spec.width, spec.height, config.client_password)
+        parts = (
+            config.memory_mib,
+            config.cpus,
+            self._accelerator,
+            spec.width,
+            spec.height,
+            config.client_password,
+            _SESSION,
+        )
         own = hashlib.blake2b(repr(parts).encode(), digest_size=6).hexdigest()
         place = self._image.folder / STORED / f"{self._marks}.{own}"
         async with self._storing:
