@@ -1,4 +1,4 @@
-"""A machine that serves the HTTP routes of OSWorld's images: run inside a sandbox of a test, with a desktop at :0.
+"""A machine that serves the HTTP routes of OSWorld's images: run inside a sandbox of a test, with a desktop of its own.
 
 It is as strict as it can be: another route, verb, field or type is an error that the test sees. It needs no package,
 for it runs on the system's Python, as the image's own server does.
@@ -73,8 +73,8 @@ class Routes(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """A desktop at :0, as a machine's own session manager starts it, then the routes at the port of the argument."""
-    os.environ.update(DISPLAY=":0", DBUS_SESSION_BUS_ADDRESS=f"unix:path={os.environ['HOME']}/.bus")
+    """A desktop, as a machine's own session manager starts it, then the routes; the arguments are port and display."""
+    os.environ.update(DISPLAY=sys.argv[2], DBUS_SESSION_BUS_ADDRESS=f"unix:path={os.environ['HOME']}/.bus")
     os.makedirs("/tmp/.X11-unix", 0o1777, exist_ok=True)
     reads, writes = os.pipe()
     os.set_inheritable(writes, True)

@@ -29,24 +29,25 @@ STAND_IN = Path(__file__).with_name("osworld_stand_in.py")
 
 @pytest.fixture
 def machine(state_dir: str) -> Iterator[MachineConfig]:
-    """A machine with a desktop at :0 and the routes; its own but for the network."""
+    """A machine with a desktop and the routes; its own but for the network."""
     base = Path(state_dir) / ".lock"
     for folder in ("home", "tmp"):
         (base / folder).mkdir(parents=True)
         os.chown(base / folder, USER, -1)
     (base / "passwd").write_text(ACCOUNTS)
     port = free_port()
+    display = f":{port % 50_000 + 100}"  # as other X servers of this network namespace may have :0
     command = [
         "bwrap", "--unshare-user", "--uid", "1000", "--gid", "1000", "--unshare-pid", "--die-with-parent",
         "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/run", "--dir", "/run/sshd",
         "--tmpfs", "/home", "--bind", str(base / "home"), "/home/user", "--bind", str(base / "tmp"), "/tmp",
         "--ro-bind", str(base / "passwd"), "/etc/passwd", "--chdir", "/home/user", "--clearenv",
         "--setenv", "HOME", "/home/user", "--setenv", "USER", "user", "--setenv", "PATH", "/usr/bin:/bin:/usr/sbin",
-        "/usr/bin/python3", str(STAND_IN), str(port),
+        "/usr/bin/python3", str(STAND_IN), str(port), display,
     ]  # fmt: skip
     identity = USER if os.geteuid() == 0 else None
     server = subprocess.Popen(command, user=identity, group=identity, extra_groups=None if identity is None else [])
-    yield MachineConfig(host="127.0.0.1", port=free_port(), user="user", osworld_port=port)
+    yield MachineConfig(host="127.0.0.1", port=free_port(), user="user", osworld_port=port, display=display)
     server.kill()
     server.wait()
     subprocess.run(["rm", "-rf", str(base)], check=True)
@@ -65,7 +66,7 @@ async def test_our_agent_plays_on_the_display_that_is_there(provider: SshProvide
         assert desktop.home == "/home/user"
         link = await GuestLink.open(desktop, timeout_s=20)
         ran = await link.call("run", argv=["sh", "-c", "echo $DISPLAY; pgrep -c Xvfb"], timeout_ms=5000, timeout_s=10)
-        assert ran.out.split() == [":0", "1"]
+        assert ran.out.split() == [machine.display, "1"]
         await link.call("write_file", path="plum.txt", data=b"", timeout_s=5)
         await link.call("launch", argv=["mousepad", "plum.txt"], timeout_s=5)
         await link.call("wait_window", title="plum.txt", timeout_s=15)
@@ -125,3 +126,4 @@ def test_keys_are_given_or_made_and_a_display_is_one_desktop_s():
     ):
         with pytest.raises(ConfigError, match=r"machines h: "):
             MachineConfig(host="h", user="u", **more)  # type: ignore[arg-type]
+    assert MachineConfig(host="h", user="u", osworld_port=5000).shown_at == ":0"
