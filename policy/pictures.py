@@ -190,7 +190,7 @@ def grid_of(width: int, height: int, style: PictureStyle) -> tuple[int, int, int
 
 
 def tokens_of(width: int, height: int, style: PictureStyle) -> int:
-    """Pad tokens that a picture of this size stands for. Raises PictureError as `resized`."""
+    """Pad tokens of a picture of this size. Raises PictureError as `resized`."""
     wide, high = resized(width, height, style)
     return wide * high // style.side**2
 
@@ -232,7 +232,7 @@ def placed_in(ids: Sequence[int], pngs: Sequence[bytes], style: PictureStyle) ->
         picture = placed(at, hashlib.sha256(png).hexdigest(), png, style)
         at += picture.tokens
         if ids[picture.at - 1 : at + 1] != [style.start_id, *[style.pad_id] * picture.tokens, style.end_id]:
-            raise PictureError(f"picture {len(pictures)} stands for {picture.tokens} pads between its start and end")
+            raise PictureError(f"picture {len(pictures)} has {picture.tokens} pads, between its start and end")
         pictures.append(picture)
     if style.pad_id in ids[at + 1 :]:
         raise PictureError(f"{len(pngs)} pictures, and pads for more")

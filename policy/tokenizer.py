@@ -393,25 +393,31 @@ class Tokenizer:
         seen: PromptPicture | None = None,
     ) -> array[int]:
         """The same, four bytes an id, with a picture in the newest turn where one is `seen`."""
-        picture = _NO_PICTURE
-        if seen is not None:
-            if self.pictures is None:
-                raise ConfigError("the model reads text alone, and prompt.observation shows it a picture")
-            picture = (tuple(picture_ids(*seen.size, self.pictures)), seen.first)
+        picture = self._picture(seen)
         turns = [_sound(text) for exchange in earlier for text in exchange]
         turns.append(_sound(user_text))
         return self._form.prompt(turns, None if system is None else _sound(system), picture)
+
+    def _picture(self, seen: PromptPicture | None) -> tuple[Sequence[int], bool]:
+        if seen is None:
+            return _NO_PICTURE
+        if self.pictures is None:
+            raise ConfigError("the model reads text alone, and is shown a picture")
+        return picture_ids(*seen.size, self.pictures), seen.first
 
     def pad_in(self, ids: array[int]) -> int:
         """The index of a picture's first pad in the ids of a prompt; 0 without a picture. No text makes a pad."""
         return ids.index(self.pictures.pad_id) if self.pictures and self.pictures.pad_id in ids else 0
 
-    def chat_ids(self, messages: Sequence[tuple[str, str]]) -> list[int]:
-        """The ids of messages, each a role and a text, up to an answer. Raises ConfigError."""
+    def chat_ids(self, messages: Sequence[tuple[str, str]], seen: PromptPicture | None = None) -> list[int]:
+        """The ids of messages, each a role and a text, up to an answer; the last one's picture is `seen`.
+
+        Raises ConfigError.
+        """
         spoken = [{"role": role, "content": _sound(text)} for role, text in messages]
         if isinstance(self._form, _TemplateForm):
-            return self._form.ids(spoken).tolist()
-        return self._form.prompt(*_turns_of(spoken)).tolist()
+            return self._form.ids(spoken, self._picture(seen)).tolist()
+        return self._form.prompt(*_turns_of(spoken), self._picture(seen)).tolist()
 
     async def close(self) -> None:
         """A host closes what its actors share; nothing is open here."""

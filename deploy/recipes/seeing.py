@@ -52,12 +52,23 @@ def make(
     of_side = 3 * pairs // 8
     rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [pairs - 2 * of_side, of_side, of_side]}
     config = Qwen2_5_VLConfig(
-        text_config=shape | {"vocab_size": 8 * -(-(pad + 2) // 8), "rope_parameters": rope, "initializer_range": 0.05,
-                             "bos_token_id": None, "eos_token_id": 1, "pad_token_id": 0},
+        text_config=shape
+        | {
+            "vocab_size": 8 * -(-(pad + 2) // 8),
+            "rope_parameters": rope,
+            "initializer_range": 0.05,
+            "bos_token_id": None,
+            "eos_token_id": 1,
+            "pad_token_id": 0,
+        },
         vision_config=TOWER | {"out_hidden_size": shape["hidden_size"], "initializer_range": 0.05} | (tower or {}),
-        image_token_id=pad, video_token_id=pad + 1, vision_start_token_id=start, vision_end_token_id=end,
-        tie_word_embeddings=True, dtype="float32",
-    )  # fmt: skip
+        image_token_id=pad,
+        video_token_id=pad + 1,
+        vision_start_token_id=start,
+        vision_end_token_id=end,
+        tie_word_embeddings=True,
+        dtype="float32",
+    )
     torch.manual_seed(seed)
     Qwen2_5_VLForConditionalGeneration(config).save_pretrained(folder)
     (folder / "tokenizer.json").write_text(json.dumps(state))

@@ -7,6 +7,7 @@ never taken back, and no text to stop at, nor a part of one, is given out.
 from __future__ import annotations
 
 import asyncio
+import base64
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -19,8 +20,9 @@ from aiohttp import web
 
 from policy.engine.generate import GenerateHandler, json_response
 from policy.engine.protocol import BadRequest, ChatBody, GenerateBody, read_chat, refuse_chat
-from policy.errors import EngineError
-from policy.tokenizer import Tokenizer
+from policy.errors import EngineError, PictureError
+from policy.pictures import picture_size
+from policy.tokenizer import PromptPicture, Tokenizer
 from runtime.errors import ConfigError
 
 _UNFINISHED = "\ufffd"  # bytes of a character that has not come as a whole
@@ -105,8 +107,12 @@ class ChatHandler:
                 self._tokenizer = await asyncio.to_thread(Tokenizer.load, self._folder)
             tokenizer: Tokenizer = self._tokenizer
             messages = [(message.role, message.text) for message in body.messages]
-            ids = await asyncio.to_thread(tokenizer.chat_ids, messages)
-        except ConfigError as error:
+            seen, image = None, body.picture
+            if image is not None:
+                png = base64.b64decode(image[0], validate=True)
+                seen = PromptPicture(picture_size(png), first=image[1])
+            ids = await asyncio.to_thread(tokenizer.chat_ids, messages, seen)
+        except (ConfigError, PictureError, ValueError) as error:
             raise refuse_chat(str(error)) from error
         params = {
             "max_new_tokens": body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens,
@@ -118,6 +124,7 @@ class ChatHandler:
             input_ids=ids,
             sampling_params=msgspec.Raw(msgspec.json.encode(params)),
             stream=bool(body.stream or body.stops),
+            image_data=None if image is None else image[0],
         )
 
     async def _pieces(self, asked: GenerateBody, shown: AnswerText) -> AsyncGenerator[_Piece, None]:

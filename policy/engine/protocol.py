@@ -175,13 +175,24 @@ class _Part(msgspec.Struct, tag_field="type", tag="text"):
     text: str
 
 
+class _Address(msgspec.Struct):
+    url: Annotated[str, msgspec.Meta(pattern=f"^{PNG_URL}")]
+    detail: str | None = None  # without influence
+
+
+class _ImagePart(msgspec.Struct, tag_field="type", tag="image_url"):
+    image_url: _Address
+
+
 class _Message(msgspec.Struct):
     role: Literal["system", "developer", "user", "assistant", "tool"]  # a template makes control tokens of it
-    content: str | list[_Part]
+    content: str | list[_Part | _ImagePart]
 
     @property
     def text(self) -> str:
-        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text for part in self.content if isinstance(part, _Part))
 
 
 class _StreamOptions(msgspec.Struct):
@@ -204,6 +215,23 @@ class ChatBody(msgspec.Struct):
     stream_options: _StreamOptions | None = None
 
     @property
+    def picture(self) -> tuple[str, bool] | None:
+        """The PNG of the last message in base64, and whether it comes before the text.
+
+        Raises BadRequest for a picture elsewhere: earlier turns are text.
+        """
+        seen: list[tuple[str, bool]] = []
+        for message in self.messages:
+            parts = [] if isinstance(message.content, str) else message.content
+            for place, part in enumerate(parts):
+                if not isinstance(part, _ImagePart):
+                    continue
+                if message is not self.messages[-1] or seen or (place and place != len(parts) - 1):
+                    raise refuse_chat("messages: one image_url is taken, first or last in the last message", "messages")
+                seen.append((part.image_url.url.removeprefix(PNG_URL), place == 0))
+        return seen[0] if seen else None
+
+    @property
     def stops(self) -> list[str]:
         return [self.stop] if isinstance(self.stop, str) else self.stop or []
 
@@ -223,7 +251,8 @@ def read_chat(raw: bytes) -> ChatBody:
                 _check_names(message, _Message.__struct_fields__, f"messages[{number}].")
                 for part in message["content"] if isinstance(message.get("content"), list) else ():
                     if isinstance(part, dict):
-                        _check_names(part, ("type", "text"), f"messages[{number}].content.")
+                        kind = "image_url" if part.get("type") == "image_url" else "text"
+                        _check_names(part, ("type", kind), f"messages[{number}].content.")
         if isinstance(options := plain.get("stream_options"), dict):
             _check_names(options, _StreamOptions.__struct_fields__, "stream_options.")
         body = msgspec.convert(plain, ChatBody)

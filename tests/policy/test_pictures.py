@@ -36,10 +36,15 @@ CONFIG = {
     "vision_end_token_id": 11,
 }
 PROCESSOR = {
-    "min_pixels": 3136, "max_pixels": 12845056, "patch_size": 14, "temporal_patch_size": 2, "merge_size": 2,
-    "image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711],
+    "min_pixels": 3136,
+    "max_pixels": 12845056,
+    "patch_size": 14,
+    "temporal_patch_size": 2,
+    "merge_size": 2,
+    "image_mean": [0.48145466, 0.4578275, 0.40821073],
+    "image_std": [0.26862954, 0.26130258, 0.27577711],
     "image_processor_type": "Qwen2VLImageProcessor",
-}  # as the published folders have it  # fmt: skip
+}  # as the published folders have it
 
 
 def folder_of(path: Path, config: object = CONFIG, processor: object = PROCESSOR) -> Path:

@@ -16,6 +16,7 @@ from policy.engine.core import EngineCore, chunk_of
 from policy.engine.scheduler import SequenceWork
 from policy.errors import PictureError
 from policy.pictures import PictureStyle, collapsed, picture_ids, placed, placed_in, turned_positions
+from policy.tokenizer import PromptPicture, Tokenizer
 from tests.policy.engine_tools import Server, engine_server, make_core, response, run_core
 from tests.policy.vision_model import png_of, reference_logits, style, tiny_vision_folder
 
@@ -167,3 +168,38 @@ async def test_a_request_is_refused_by_name(server: Server, folder: Path, data: 
     status, answer = await server.post("/generate", {"input_ids": ids, "image_data": data})
     assert status == 400, answer
     assert "image_data" in str(answer)
+
+
+@pytest.mark.parametrize("first", [True, False])
+async def test_a_conversation_shows_a_picture(server: Server, folder: Path, first: bool) -> None:
+    tokenizer, png = Tokenizer.load(folder), png_of(140, 90)
+    ids = tokenizer.packed_prompt("go", None, [("hi", "yes")], PromptPicture((140, 90), first)).tolist()
+    text = base64.b64encode(png).decode()
+    params = {"temperature": 0.0, "max_new_tokens": 5, "stop_token_ids": list(tokenizer.stop_ids)}
+    plain = await server.generate(input_ids=ids, image_data=text, sampling_params=params)
+    parts = [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64," + text}},
+        {"type": "text", "text": "go"},
+    ]
+    earlier = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]
+    asked = [*earlier, {"role": "user", "content": parts if first else parts[::-1]}]
+    body = {"messages": asked, "temperature": 0, "max_tokens": 5}
+    status, answer = await server.post("/v1/chat/completions", body)
+    assert status == 200, answer
+    assert answer["choices"][0]["message"]["content"] == plain["text"]
+    assert answer["usage"]["prompt_tokens"] == len(ids)
+    for wrong in (
+        [{"role": "user", "content": parts}, *asked[1:]],
+        [*earlier, {"role": "user", "content": [*parts, parts[0]]}],
+        [*earlier, {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://example.org"}}]}],
+        [
+            *earlier,
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,%%"}}]},
+        ],
+        [
+            *earlier,
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]},
+        ],
+    ):
+        status, answer = await server.post("/v1/chat/completions", {"messages": wrong})
+        assert status == 400, answer

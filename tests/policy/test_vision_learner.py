@@ -33,8 +33,12 @@ def sample(folder: Path, name: str, answer: Sequence[int], **fields: object) -> 
     places = placed_in(ids, pngs, look)
     pictures = tuple(SeenPicture(at=place.at, digest=place.digest, png=place.png) for place in places)
     made = PackedSample(
-        ids=[*ids, *answer], response_len=len(answer), weight=0.1, pictures=pictures, **fields,  # type: ignore[arg-type]
-    )  # fmt: skip
+        ids=[*ids, *answer],
+        response_len=len(answer),
+        weight=0.1,
+        pictures=pictures,
+        **fields,  # type: ignore[arg-type]
+    )
     return made, pngs
 
 

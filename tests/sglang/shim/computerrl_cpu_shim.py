@@ -119,6 +119,21 @@ def _without_pin(make: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
+# It looks an operator up when it is imported, which takes the processors of all Qwen models along.
+LOOKS_UP = "sglang.srt.models.qwen3_5"
+
+
+class LooksUp(importlib.machinery.SourceFileLoader):
+    """Loads the module where the operator has a name, and no more."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Name it, and run the module."""
+        kernels = sys.modules["torch"].library.Library("sgl_kernel", "FRAGMENT")
+        kernels.define("fused_sigmoid_mul_cpu(Tensor(a!) x, Tensor gate) -> ()")
+        vars(module)["_named"] = kernels  # which lasts as long as this
+        super().exec_module(module)
+
+
 class Corrector(importlib.abc.MetaPathFinder):
     """Finds the module to be corrected, before all other finders."""
 
@@ -126,7 +141,7 @@ class Corrector(importlib.abc.MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """Its own spec with another loader, or None."""
-        loader = {CORRECTED: Corrected, PINNED: Unpinned}.get(fullname)
+        loader = {CORRECTED: Corrected, PINNED: Unpinned, LOOKS_UP: LooksUp}.get(fullname)
         if loader is None:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
