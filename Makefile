@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # so there are more workers than cores.
 PYTEST := $(PY) -m pytest tests --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup train test test-fast test-change test-all pytest proofs lint style types mutants wheel bench programme soak scripted standins sglang-cpu sglang-gpu gpu-check vscode osworld-apps containers vm-image osworld-judge agree ray extras smollm chat-templates fresh-root clean
+.PHONY: setup train test test-fast test-change test-all pytest proofs lint style types mutants wheel bench programme soak scripted standins sglang-cpu sglang-gpu gpu-check seeing vscode osworld-apps containers vm-image osworld-judge agree ray extras smollm chat-templates fresh-root clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -57,6 +57,10 @@ extras: setup
 # SmolLM2-135M-Instruct as a model folder, for deploy/smollm.yaml: 93 MB.
 smollm: setup
 	@bash deploy/setup/smollm.sh
+
+# A small model that sees, of random weights, for deploy/vision.yaml.
+seeing: setup
+	@.venv/bin/python -m deploy.recipes.seeing models/seeing
 
 # VS Code for the desktops: 200 MB, half a minute. Only tasks of the suite `code` need it.
 vscode:

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 4 << 20  # of a PNG
 MOST_SIDE = 4096  # pixels
+_SQUARE = 8  # pixels of a side in noise
 _NARROWEST = 200  # the longer side in shorter ones
 _MODES = ("1", "L", "P", "RGB")  # eight bits a channel at most, and nothing to look through: engines differ in that
 _DAMAGED = (OSError, SyntaxError, ValueError, EOFError, zlib.error, struct.error, MemoryError)
@@ -282,6 +284,18 @@ def picture_size(png: bytes, *, whole: bool = False) -> tuple[int, int]:
         if whole:
             image.load()
         return image.size
+
+
+def noise(size: tuple[int, int], seed: str) -> bytes:
+    """A PNG of this size (pixels) that shows nothing: squares of random colours, a few kilobytes."""
+    from PIL import Image
+    from PIL.Image import Resampling
+
+    squares = tuple(-(-side // _SQUARE) for side in size)
+    shades = Random(seed).randbytes(3 * math.prod(squares))  # noqa: S311 - nothing secret
+    out = io.BytesIO()
+    Image.frombytes("RGB", squares, shades).resize(size, Resampling.NEAREST).save(out, "PNG")
+    return out.getvalue()
 
 
 def refuse_damaged(png: bytes) -> None:

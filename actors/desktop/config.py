@@ -287,6 +287,9 @@ class PromptConfig(Section, frozen=True, kw_only=True):
             " pixels with text alone, thousandths with a picture."
         ),
     ] = None
+    noise: Annotated[
+        bool, tuning("Shows noise in place of the screen's picture, to measure what a policy does without its eyes.")
+    ] = False
     template: Template = Template()
 
     def __post_init__(self) -> None:
@@ -299,7 +302,7 @@ class PromptConfig(Section, frozen=True, kw_only=True):
     @property
     def sight(self) -> Sight:
         unit = self.coordinates or ("pixels" if self.observation == "text" else "thousandths")
-        return Sight(observed=self.observation, unit=unit, template=self.template)
+        return Sight(observed=self.observation, unit=unit, template=self.template, noise=self.noise)
 
 
 MemoUse = Literal["off", "on", "only"]

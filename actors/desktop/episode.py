@@ -31,6 +31,7 @@ from apis.prompts.text import Turn
 from apis.tasks.osworld import Task
 from apis.tasks.registry import task as task_of
 from apis.tasks.verify.verify import TaskVerdict
+from policy.pictures import noise
 from runtime.errors import ConfigError, ProtocolError
 
 
@@ -249,7 +250,7 @@ class Episode:
         self._enter(Stage.OBSERVING)
         started = time.monotonic()
         observation = await self._scene.observe()
-        shot = await self._scene.picture() if self._config.sight.picture else b""
+        shot = await self._shot(observation)
         observed = time.monotonic()
         self._enter(Stage.GENERATING)
         prompt = self._prompt(observation, last, shot)
@@ -278,6 +279,15 @@ class Episode:
             typed = None if isinstance(action, RefusedAnswer) else line(action)
             self._history.append(Turn(answer=answer.text, line=typed, result=result))
         return ending, result
+
+    async def _shot(self, observation: Observation) -> bytes:
+        """The picture for the model, taken with the observation; nothing where it sees none."""
+        sight = self._config.sight
+        if not sight.picture:
+            return b""
+        return (
+            noise(observation.screen, f"{self._work.seed} {self.step}") if sight.noise else await self._scene.picture()
+        )
 
     def _prompt(self, observation: Observation, last: str | None, shot: bytes) -> Prompt:
         instruction, first = self._task.instruction, self._config.sight.template.picture == "first"

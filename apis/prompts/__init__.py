@@ -20,6 +20,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     observed: Observed = "text"
     unit: Unit = "pixels"
     template: Template = Template()
+    noise: bool = False  # in place of the picture
 
     @property
     def picture(self) -> bool:

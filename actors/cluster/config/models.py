@@ -23,7 +23,7 @@ _OF_TOKENS = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 FILES = ("config.json", "tokenizer.json")  # next to the weights, in one file or in several
 
 BASE, CLONED = NAMES = "base", "cloned"  # models that come with the program: the base model, and it after cloning
-MADE = {"smollm2": "smollm"}  # model folders that a target of the Makefile makes, by name
+MADE = {"smollm2": "smollm", "seeing": "seeing"}  # model folders that a target of the Makefile makes, by name
 
 
 def bundled() -> Path:

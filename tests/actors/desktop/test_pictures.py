@@ -17,7 +17,7 @@ from actors.desktop.recorder import Recorder
 from actors.desktop.scene import DesktopScene
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling, StepPayload
 from apis.prompts import Sight
-from policy.pictures import picture_ids
+from policy.pictures import noise, picture_ids, picture_size
 from policy.tokenizer import Tokenizer
 from runtime.segments import SegmentStore, read_blob
 from tests.policy.vision_model import style, tiny_vision_folder
@@ -30,6 +30,13 @@ def reservation(task: str) -> Reservation:
         token=1, lane=Lane.DEMO, task=task, group="", slot=0, seed=1, max_turns=4, pin=None,
         sampling=Sampling(temperature=1.0, max_new_tokens=64), phase=PhaseRef(phase=Phase.DEMO, index=0),
     )  # fmt: skip
+
+
+def test_noise_is_a_small_picture_of_the_screen_s_size() -> None:
+    one, other = noise((1280, 720), "1 0"), noise((1280, 720), "1 1")
+    assert picture_size(one) == (1280, 720)
+    assert one == noise((1280, 720), "1 0") != other
+    assert len(one) < 120_000
 
 
 @pytest.mark.parametrize("task", ["picture_colour/train/7", "picture_word/held-out/7"])
