@@ -291,7 +291,7 @@ def noise(size: tuple[int, int], seed: str) -> bytes:
     from PIL import Image
     from PIL.Image import Resampling
 
-    squares = tuple(-(-side // _SQUARE) for side in size)
+    squares = -(-size[0] // _SQUARE), -(-size[1] // _SQUARE)
     shades = Random(seed).randbytes(3 * math.prod(squares))  # noqa: S311 - nothing secret
     out = io.BytesIO()
     Image.frombytes("RGB", squares, shades).resize(size, Resampling.NEAREST).save(out, "PNG")

@@ -285,9 +285,9 @@ class Episode:
         sight = self._config.sight
         if not sight.picture:
             return b""
-        return (
-            noise(observation.screen, f"{self._work.seed} {self.step}") if sight.noise else await self._scene.picture()
-        )
+        if sight.noise:
+            return noise(observation.screen, f"{self._work.seed} {self.step}")
+        return await self._scene.picture()
 
     def _prompt(self, observation: Observation, last: str | None, shot: bytes) -> Prompt:
         instruction, first = self._task.instruction, self._config.sight.template.picture == "first"

@@ -127,6 +127,16 @@ def _bars(random: Random, split: str) -> PictureGoal:
     return PictureGoal(kind, told, things=tuple(things), right=right, at=(BARS_AT[right], GROUND - 100))
 
 
+def _name(random: Random, split: str) -> PictureGoal:
+    """One figure, whose colour or kind is to be typed."""
+    kind = kind_of(random, "picture_name")
+    shape, colour = random.choice(sorted(SHAPES)), random.choice(sorted(COLOURS))
+    at = random.randint(300, 700), random.randint(350, 650)
+    thing = _placed(SHAPES[shape], at, random.randint(110, 170), COLOURS[colour])
+    wanted = colour if kind == "colour" else shape
+    return PictureGoal(kind, worded(random, "picture_name", kind, split), wanted=wanted, things=(thing,), at=at)
+
+
 def _word(random: Random, split: str) -> PictureGoal:
     kind = kind_of(random, "picture_word")
     (word,) = words(random, split, 1)
@@ -155,7 +165,7 @@ def _draw(draw: ImageDraw, goal: PictureGoal) -> None:
 
     for thing in goal.things:
         draw.polygon([_pixel(corner) for corner in thing.corners], fill=thing.colour)
-    if goal.wanted:
+    if goal.wanted and not goal.things:
         draw.text(_pixel(goal.at), goal.wanted, fill=COLOURS["black"], font=ImageFont.load_default(48))
 
 
@@ -166,14 +176,14 @@ def _config(goal: PictureGoal) -> list[Step]:
 
 def _evaluator(goal: PictureGoal) -> Evaluator:
     answer: Check = ("file_text_is", ANSWER, rule(expected=f"{goal.wanted}\n"))
-    if goal.things:
+    if not goal.wanted:
         answer = ("clicked_in", ANSWER, rule(box=list(goal.things[goal.right].box)))
     same = ("file_bytes_are", PICTURE, rule(expected=digest_of(picture(goal))))
     return all_of(("folder_holds", "", rule(expected=sorted((ANSWER, PICTURE)))), same, answer)
 
 
 def _solved(goal: PictureGoal) -> Files:
-    answer = f"{goal.at[0]} {goal.at[1]}" if goal.things else goal.wanted
+    answer = goal.wanted or f"{goal.at[0]} {goal.at[1]}"
     return in_documents({ANSWER: f"{answer}\n"}) | {f"Documents/{PICTURE}": FileView("file", picture(goal))}
 
 
@@ -198,7 +208,7 @@ def _type(view: View) -> Move:
 def _family(name: str, goal: Callable[[Random, str], PictureGoal], decide: Decide) -> Family:
     return Family(
         name, (CANVAS,), goal, _config, _evaluator, _solved, {"gui": decide}, wordings(name),
-        values=lambda made: {made.wanted} - {""},
+        values=lambda made: {made.wanted} - {"", *SHAPES, *COLOURS},
     )  # fmt: skip
 
 
@@ -207,5 +217,6 @@ FAMILIES = (
     _family("picture_shape", _of_quarters(SHAPES, "picture_shape", "shape"), _click),
     _family("picture_bar", _bars, _click),
     _family("picture_icon", _of_quarters(ICONS, "picture_icon", "icon"), _click),
+    _family("picture_name", _name, _type),
     _family("picture_word", _word, _type),
 )
