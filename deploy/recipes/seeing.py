@@ -1,6 +1,6 @@
 """Make a small model that sees, untrained: `python -m deploy.recipes.seeing OUT [SEED]`, in some seconds.
 
-It has Qwen2.5-VL's architecture, 2.1 million parameters, and the tokenizer of the bundled base model.
+It has Qwen2.5-VL's architecture, half a million parameters, and the tokenizer of the bundled base model.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import torch
 from policy.base import MODEL
 
 ADDED = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>")
-TEXT = {"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 4, "max_position_embeddings": 4096}
-TOWER = {"depth": 4, "hidden_size": 128, "intermediate_size": 256, "num_heads": 4, "fullatt_block_indexes": [1, 3]}
+TEXT = {"hidden_size": 96, "intermediate_size": 256, "num_hidden_layers": 3, "max_position_embeddings": 4096}
+TOWER = {"depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 4, "fullatt_block_indexes": [1]}
 PROCESSOR = {
     "image_processor_type": "Qwen2VLImageProcessor",
     "patch_size": 14,
