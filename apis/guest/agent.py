@@ -170,8 +170,8 @@ class Agent:
         app, dialog = self._windows.focus()
         if not self._link.selected and (dialog or app.lower() not in SILENT_SELECTIONS):
             return False
-        row = next((row for row in self._windows.list() if row["active"]), None)
-        goes_on = self._accessibility().added(row["pid"], typed) if row else None
+        pid = self._windows.active_pid()
+        goes_on = self._accessibility().added(pid, typed) if pid else None
         # Chromium's file dialogs are GTK's and not on the bus: the server knows from GTK what it has selected.
         return self._link.selected if goes_on is None and dialog else goes_on
 
@@ -180,7 +180,7 @@ class Agent:
         self._keyboard.hotkey(keys, self._windows.focus()[1], lambda: bool(self._windows.popups()))
 
     def _late(self) -> bool:
-        return any(row["active"] and row["class"].lower() in LATE_CHOICE for row in self._windows.list())
+        return self._windows.focus()[0].lower() in LATE_CHOICE
 
     def _chosen(self) -> None:
         """Wait until the second of two close clicks has been heard of, since keys act on what it chose."""
@@ -200,8 +200,7 @@ class Agent:
 
     def _answer(self) -> None:
         """Let the active application begin with what it was sent."""
-        pid = next((row["pid"] for row in self._windows.list() if row["active"]), 0)
-        if pid:
+        if pid := self._windows.active_pid():
             self._accessibility().answers(pid)
 
     def open_window(self, argv: list[str], title: str = "", timeout_ms: int = 10_000) -> dict[str, Any]:

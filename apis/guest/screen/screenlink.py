@@ -83,8 +83,8 @@ class ScreenLink:
         self.display.sync()
 
     def atom(self, name: str) -> int:
-        """An X atom by name (cached by the library)."""
-        return self.display.intern_atom(name)
+        """An X atom by name, asked for once."""
+        return int(self.display.get_atom(name))
 
     def active(self) -> int:
         """The active window, 0 for none."""

@@ -72,6 +72,7 @@ _SAY_SENSITIVE = CONTROLS | _ENTRIES | {"check menu item", "link", "menu", "menu
 _SILENT_ROLES = {  # never said
     "application", "document spreadsheet", "frame", "root pane", "scroll bar", "separator", "tool tip", "window",
 }  # fmt: skip
+_FIXED = {"gtk", "GAIL"}  # toolkits
 _ICON_VIEW = "layered pane"
 _CLOSE = "Close Document"  # of LibreOffice, next to its menus
 _CLIPS = {"scroll pane", "viewport", "document web", "document text", _ICON_VIEW}  # what sticks out of them is cut off
@@ -99,6 +100,7 @@ class Spot(NamedTuple):
     above: Box | None = None  # the parent's box
     office: bool = False  # below the root pane of LibreOffice
     steady: bool = False  # and in none of its documents, lists and menus
+    fixed: bool = False  # of a program whose objects keep their roles
     bar: str = ""  # the named tool bar or panel of LibreOffice that the node lies in
     opened: bool = False  # in a menu of GTK 2, while some menu is open
     web: bool = False  # in a page
@@ -199,8 +201,9 @@ class Walk:
         """Walk an application's top-levels, and the sheets found there."""
         if self._late():
             return
-        began, count = time.monotonic(), 0
+        began, count, fixed = time.monotonic(), 0, False
         try:
+            fixed = app.get_toolkit_name() in _FIXED
             count = app.get_child_count()
         except GLib.Error:
             self._left_out(began)
@@ -213,7 +216,7 @@ class Walk:
                 if top is None or not top.get_state_set().contains(Atspi.StateType.SHOWING):
                     continue
                 window = self._window_of(top, box_of(top))
-                spot = Spot(window, self._size, popup=window < 0)
+                spot = Spot(window, self._size, popup=window < 0, fixed=fixed)
                 if window in self._held:
                     self._behind.append((top, spot._replace(behind=True)))
                 if window not in self.hidden:
@@ -269,7 +272,8 @@ class Walk:
                 self._input_line(node, spot)
             if not spot.opened:
                 return
-        role = self._steady.role(node) if spot.steady else node.get_role_name()
+        fixed = spot.steady or (spot.fixed and not spot.office and not spot.web)
+        role = self._steady.role(node) if fixed else node.get_role_name()
         box = box_of(node)
         if spot.opened and not (box and any(fills(box, popup) for popup in self._popups())):
             return

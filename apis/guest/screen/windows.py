@@ -61,6 +61,7 @@ WINDOWS_MAX = 32
 POPUPS_MAX = 64
 TITLE_MAX = 500
 _GONE = (BadWindow, BadDrawable)
+_PID = "_NET_WM_PID"
 
 
 class Windows:
@@ -101,7 +102,7 @@ class Windows:
                 title = self._text(window, "_NET_WM_NAME") or (window.get_wm_name() or "")
                 geometry = window.get_geometry()
                 origin = window.translate_coords(self._link.root, 0, 0)
-                pid = self._number(window, "_NET_WM_PID")
+                pid = self._number(window, _PID)
                 states = window.get_full_property(self._link.atom("_NET_WM_STATE"), X.AnyPropertyType)
             except _GONE:
                 continue
@@ -158,6 +159,14 @@ class Windows:
         """The window with the focus, 0 for none: the manager goes on telling of one that was the last and is gone."""
         number = self._link.active()
         return number if number in self._root_list("_NET_CLIENT_LIST") else 0
+
+    def active_pid(self) -> int:
+        """The process of the window with the focus, 0 where that is not known."""
+        try:
+            number = self.active()
+            return self._number(self._link.display.create_resource_object("window", number), _PID) if number else 0
+        except _GONE:
+            return 0
 
     def focus(self) -> tuple[str, bool]:
         """The window class of the active window, or nothing, and whether it is a dialog."""
