@@ -21,7 +21,7 @@ from runtime.settings import masked
 
 STORED = "deploy.yaml"  # in a run's folder
 PROVIDER = "desktops.provider"
-APART = ("kuberay", "programme")  # lie with the deploy files, for kubectl and for `make programme`
+APART = ("programme",)  # lies with the deploy files, for `make programme`
 
 
 def bundled() -> dict[str, Path]:

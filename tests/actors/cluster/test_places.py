@@ -166,7 +166,7 @@ def test_a_machine_whose_desktops_are_elsewhere_needs_none_of_what_they_need() -
 
 def test_kuberay_has_room_for_the_desktops_of_the_cluster_file() -> None:
     folder = deploy_files.locate("cluster").parent
-    made = yaml.safe_load((folder / "kuberay.yaml").read_text())
+    made = yaml.safe_load((folder / "kubernetes" / "kuberay.yaml").read_text())
     assert made["kind"] == "RayCluster"
     assert f"ray=={made['spec']['rayVersion']} " in (folder / "requirements" / "ray.txt").read_text()
     (workers,) = made["spec"]["workerGroupSpecs"]
