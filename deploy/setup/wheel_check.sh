@@ -26,8 +26,29 @@ done
 # The versions of the lock, so that what was tested is what is installed; torch first, for the build of this machine.
 grep -oE '^[A-Za-z0-9_.-]+==[^ ]+' "$root/deploy/requirements/lock.txt" >"$scratch/versions.txt"
 pip_quiet "$scratch/venv/bin/python" install "$(grep '^torch==' "$scratch/versions.txt")"
-pip_quiet "$scratch/venv/bin/python" install -c "$scratch/versions.txt" "$scratch"/dist/*.whl
+wheel=$(echo "$scratch"/dist/*.whl)
+pip_quiet "$scratch/venv/bin/python" install -c "$scratch/versions.txt" "${wheel}[openenv]"
+"$scratch/venv/bin/python" -m pip --disable-pip-version-check check
 mkdir "$scratch/elsewhere"
 cd "$scratch/elsewhere"
-env -u PYTHONPATH "$scratch/venv/bin/computerrl" doctor
-env -u PYTHONPATH "$scratch/venv/bin/computerrl" run --dry-run deploy/local.yaml
+unset PYTHONPATH
+PATH=$scratch/venv/bin:$PATH
+computerrl doctor
+computerrl run --dry-run deploy/local.yaml
+printf '%s\n' "Agent.type(e7, text='marble turnip\\n', overwrite=True)" "Agent.hotkey(['ctrl', 's'])" DONE |
+    computerrl play text_editor/train/0 --port 0 | tee "$scratch/played"
+grep -q '^verdict: solved' "$scratch/played"
+python - <<'END'
+import re, signal, subprocess
+from openenv.core import GenericEnvClient
+
+command = ["computerrl", "serve-env", "text_editor", "--count", "2", "--port", "0"]
+with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+    line = server.stdout.readline()
+    with GenericEnvClient(base_url=re.search(r"http://\S+", line)[0], message_timeout_s=120).sync() as env:
+        print(env.reset(task="text_editor/train/1").observation["instruction"])
+        ended = env.step({"text": "Agent.exit(success=False)"})
+    server.send_signal(signal.SIGTERM)
+print(ended.observation["verdict"])
+assert (ended.done, ended.reward, server.returncode) == (True, 0.0, 0)
+END

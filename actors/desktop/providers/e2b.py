@@ -46,31 +46,15 @@ class _Created(msgspec.Struct, frozen=True, rename={"id": "sandboxID", "token": 
     domain: str | None = None
 
 
-class _Started(msgspec.Struct, frozen=True):
-    pid: int
-
-
-class _Data(msgspec.Struct, frozen=True):
-    stdout: bytes = b""
-    stderr: bytes = b""
-
-
-class _End(msgspec.Struct, frozen=True, rename="camel"):
-    exit_code: int = 0
-
-
 class _Event(msgspec.Struct, frozen=True):
-    start: _Started | None = None
-    data: _Data | None = None
-    end: _End | None = None
+    start: dict[Literal["pid"], int] | None = None
+    data: dict[str, bytes] | None = None  # by stream
+    end: dict[str, Any] | None = None
 
 
 class _Message(msgspec.Struct, frozen=True):
-    event: _Event
-
-
-class _Last(msgspec.Struct, frozen=True):
-    error: dict[str, Any] | None = None
+    event: _Event = _Event()
+    error: dict[str, Any] | None = None  # of a stream's last message
 
 
 def _refused(what: str, why: object) -> DesktopFault:
@@ -158,9 +142,9 @@ class _Envd:
                     raise _refused(f"{argv[0]}: status {reply.status}", (await _whole(reply))[:TEXT_MOST])
                 events = _events(reply.content)
                 first = await anext(events)
-                if first.start is None:
+                if not first.start:
                     raise _refused(argv[0], "it was not started")
-                yield _Process(self, first.start.pid, events)
+                yield _Process(self, first.start["pid"], events)
         except (OSError, aiohttp.ClientError, asyncio.IncompleteReadError, StopAsyncIteration) as error:
             why = str(error) or type(error).__name__
             raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self._url}: {why}"[:TEXT_MOST]) from error
@@ -171,14 +155,17 @@ class _Envd:
 
     async def output(self, *argv: str) -> str:
         """What a program writes that ends well. Raises DesktopFault."""
-        written, errors = bytearray(), b""
-        async with asyncio.timeout(API_S), self.start(*argv) as process:
-            async for event in process.events:
-                if event.data is not None:
-                    written, errors = written + event.data.stdout, (errors + event.data.stderr)[-TEXT_MOST:]
-                if len(written) > MOST or (event.end is not None and event.end.exit_code):
-                    raise _refused(f"{argv[0]} in the sandbox", errors.decode("utf-8", "replace").strip())
-        return written.decode("utf-8", "replace").strip()
+        text = {"stdout": b"", "stderr": b""}
+        try:
+            async with asyncio.timeout(API_S), self.start(*argv) as process:
+                async for event in process.events:
+                    for name, piece in (event.data or {}).items():
+                        text[name] = (text.get(name, b"") + piece)[-TEXT_MOST:]
+                    if event.end and event.end.get("exitCode"):
+                        raise _refused(f"{argv[0]} in the sandbox", text["stderr"].decode("utf-8", "replace").strip())
+        except TimeoutError:
+            raise fault(FaultCause.BOOT_TIMEOUT, f"{argv[0]} in the sandbox took over {API_S:g} s") from None
+        return text["stdout"].decode("utf-8", "replace").strip()
 
 
 class _Process:
@@ -213,15 +200,14 @@ async def _events(stream: aiohttp.StreamReader) -> AsyncIterator[_Event]:
             raise _refused("a stream of the sandbox", f"flags {flags}, {size} bytes")
         raw = await stream.readexactly(size)
         try:
-            if flags == 0:
-                yield msgspec.json.decode(raw, type=_Message).event
-                continue
-            error = msgspec.json.decode(raw, type=_Last).error if raw else None
+            message = msgspec.json.decode(raw or b"{}", type=_Message)
         except msgspec.DecodeError as problem:
             raise _refused("a stream of the sandbox", problem) from problem
-        if error is not None:
-            raise _refused("a process of the sandbox", error)
-        return
+        if message.error is not None:
+            raise _refused("a process of the sandbox", message.error)
+        if flags == _ENDED:
+            return
+        yield message.event
 
 
 class _Door:
@@ -260,12 +246,13 @@ class _Door:
     async def _through(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with self._envd.start(SSHD, "-i", "-f", self._config) as process:
             sending = asyncio.ensure_future(self._send(reader, process))
+            sending.add_done_callback(lambda _: writer.close())  # also where the sandbox takes nothing more
             try:
                 async for event in process.events:
-                    if event.data is not None and event.data.stdout:
-                        writer.write(event.data.stdout)
+                    if event.data and (piece := event.data.get("stdout")):
+                        writer.write(piece)
                         await writer.drain()
-                    if event.end is not None or sending.done():
+                    if event.end or sending.done():
                         return
             finally:
                 sending.cancel()
