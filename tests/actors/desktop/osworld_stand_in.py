@@ -50,8 +50,8 @@ class Routes(BaseHTTPRequestHandler):
             self._answer(400, b"a command and shell")
             return
         ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        said = {"status": "success", "output": ran.stdout, "error": ran.stderr, "returncode": ran.returncode}
-        self._answer(200, json.dumps(said).encode())
+        answer = {"status": "success", "output": ran.stdout, "error": ran.stderr, "returncode": ran.returncode}
+        self._answer(200, json.dumps(answer).encode())
 
     def _upload(self, body: bytes) -> None:
         head = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()
@@ -78,24 +78,13 @@ def main() -> None:
     os.makedirs("/tmp/.X11-unix", 0o1777, exist_ok=True)
     reads, writes = os.pipe()
     os.set_inheritable(writes, True)
-    x = [
-        "Xvfb",
-        ":0",
-        "-screen",
-        "0",
-        "1280x720x24",
-        "-nolisten",
-        "tcp",
-        "-nolisten",
-        "local",
-        "-displayfd",
-        str(writes),
-    ]
+    x = ["Xvfb", sys.argv[2], "-screen", "0", "1280x720x24", "-nolisten", "tcp", "-noreset", "-displayfd", str(writes)]
     subprocess.Popen(x, pass_fds=[writes])
-    os.read(reads, 8)
+    ready = os.fdopen(reads)
+    ready.readline()
     bus = ["dbus-daemon", "--session", f"--address={os.environ['DBUS_SESSION_BUS_ADDRESS']}", "--nofork", "--nopidfile"]
     subprocess.Popen([*bus, f"--print-address={writes}"], pass_fds=[writes])
-    os.read(reads, 400)
+    ready.readline()
     subprocess.Popen(["openbox", "--sm-disable"])
     subprocess.Popen(["/usr/libexec/at-spi-bus-launcher", "--launch-immediately"])
     ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Routes).serve_forever()
