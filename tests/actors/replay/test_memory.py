@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ from ledger_tools import Play, payload
 from actors.replay.ledger import retention
 from actors.replay.messages import Phase, Reservation, StepPayload, StepRef
 from runtime.errors import StoreError
-from runtime.messaging.message import Version
+from runtime.messaging.message import BlobRef, Version
 from runtime.segments import SegmentStore, read_blob
 
 
@@ -165,3 +166,28 @@ def test_what_can_not_be_read_is_left_out_though_the_ledger_began_anew_meanwhile
         assert batch.samples
         assert gone not in {step.blob for step in batch.samples}
         play.trained(batch)
+
+
+def test_a_picture_that_two_steps_share_stays_and_goes_with_them(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, keep_payload_steps=1)
+    desk.play.rl()
+
+    def shown(success: bool) -> BlobRef:
+        work, png = desk.play.reserve(), desk.store.append(random.randbytes(100_000))
+        steps = [msgspec.structs.replace(desk.steps("0.0")[0], pictures=[png]) for _ in range(2)]
+        desk.play.commit(work, success, steps)
+        return png
+
+    kept, gone = shown(True), shown(False)
+    desk.play.reopen()
+    desk.play.trained(desk.play.batch())
+    desk.play.serving("0.1")
+    desk.play.checkpointed("0.1")
+    for wins in ([False, False], [True, False]):
+        desk.play.group(wins, "0.1")
+    desk.play.trained(desk.play.batch())
+    read_blob(desk.folder, gone)
+    assert desk.sweep() > 3 * 100_000
+    assert len(read_blob(desk.folder, kept)) == 100_000
+    with pytest.raises(StoreError):
+        read_blob(desk.folder, gone)
