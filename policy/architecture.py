@@ -41,6 +41,7 @@ STYLES = {
     "qwen3": Traits(qk_norm=True, head_dim=128),
     "glm4": Traits(**_GLM4, rotary_part=0.5, head_dim=128, norm_eps=1.5625e-7),
     "qwen2_5_vl": Traits(qkv_bias=True, sees=True, norm_eps=1e-5, rope_base=1e6),
+    "glm4v": Traits(qkv_bias=True, post_norms=True, fused_gate_up=True, interleaved=True, sees=True, norm_eps=1e-5),
 }
 NOT_SEEN = {
     "qwen2_vl": "its tower is another than that of Qwen2.5-VL",
@@ -79,6 +80,22 @@ class VisionShape(msgspec.Struct, frozen=True, kw_only=True):
     hidden_act: Literal["silu"] = "silu"
     in_channels: Literal[3] = 3
     in_chans: Literal[3] = 3
+
+
+class GlmVisionShape(VisionShape, frozen=True, kw_only=True):
+    """GLM-4.1V's: positions are learned for a square picture and stretched, and every layer attends to all of it."""
+
+    depth: Annotated[int, Meta(ge=1, le=256)] = 24
+    hidden_size: _Many = 1536
+    intermediate_size: _Many = 13696  # of what follows the layers; theirs is out_hidden_size
+    num_heads: _Many = 12
+    out_hidden_size: _Many = 4096
+    image_size: _Many = 336
+    rms_norm_eps: Annotated[float, Meta(gt=0, lt=1)] = 1e-5
+    attention_bias: Literal[False] = False
+
+
+VISION_SHAPES: dict[str, type[VisionShape]] = {"qwen2_5_vl": VisionShape, "glm4v": GlmVisionShape}
 
 
 class ModelVerdict(msgspec.Struct):
@@ -184,7 +201,7 @@ def _text_part(file: Path, whole: dict[str, Any]) -> dict[str, Any]:
 
 def _vision(file: Path, whole: dict[str, Any], hidden: int) -> VisionShape:
     try:
-        shape = msgspec.convert(whole.get("vision_config"), VisionShape)
+        shape = msgspec.convert(whole.get("vision_config"), VISION_SHAPES[whole["model_type"]])
     except msgspec.ValidationError as error:
         raise ConfigError(f"{file}: vision_config: {error}") from error
     if shape.out_hidden_size != hidden:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from policy.architecture import NOT_SEEN, VisionShape, read_json
+from policy.architecture import NOT_SEEN, GlmVisionShape, VisionShape, read_json
 from policy.errors import PictureError
 from runtime.errors import ConfigError
 
@@ -70,12 +70,29 @@ class _Qwen25(msgspec.Struct):
         return self.vision_start_token_id, self.vision_end_token_id
 
 
-SEEING = {"qwen2_5_vl": _Qwen25}
+class _Glm(msgspec.Struct):
+    """What is read of GLM-4.1V's."""
+
+    vision_config: GlmVisionShape
+    image_token_id: _Id
+    image_start_token_id: _Id
+    image_end_token_id: _Id
+
+    @property
+    def around(self) -> tuple[int, int]:
+        return self.image_start_token_id, self.image_end_token_id
 
 
 class _Edges(msgspec.Struct):
     shortest_edge: _Pixels
     longest_edge: _Pixels
+
+
+# What is read of config.json, and the bounds of a processor that names none.
+SEEING: dict[str, tuple[type[_Qwen25 | _Glm], _Edges]] = {
+    "qwen2_5_vl": (_Qwen25, _Edges(56 * 56, 28 * 28 * 1280)),
+    "glm4v": (_Glm, _Edges(112 * 112, 28 * 28 * 15000)),
+}
 
 
 class _Processor(msgspec.Struct):
@@ -109,7 +126,8 @@ def style_of(folder: Path) -> PictureStyle | None:
         raise ConfigError(f"{file}: model_type {kind!r}: {why}")
     if kind not in SEEING:
         return None
-    model = _typed(file, config, SEEING[kind])
+    kind_of, edges = SEEING[kind]
+    model = _typed(file, config, kind_of)
     file, seen = _processor(folder)
     vision = model.vision_config
     for key, ours, wanted in (
@@ -124,10 +142,12 @@ def style_of(folder: Path) -> PictureStyle | None:
             raise ConfigError(f"{file}: {key} is {ours!r}: this model's is {wanted!r}")
     if not all(0 < value < math.inf for value in seen.image_std) or not all(map(math.isfinite, seen.image_mean)):
         raise ConfigError(f"{file}: image_std is {list(seen.image_std)}: it is above 0, and the mean finite")
-    edges = seen.size or _Edges(56 * 56, 28 * 28 * 1280)
+    edges = seen.size or edges
     least, most = seen.min_pixels or edges.shortest_edge, seen.max_pixels or edges.longest_edge
     if least > most:
         raise ConfigError(f"{file}: min_pixels is {least}, more than max_pixels, {most}")
+    if kind == "glm4v":  # which counts a picture as often as a patch holds it
+        least, most = least // vision.temporal_patch_size, most // vision.temporal_patch_size
     start, end = model.around
     return PictureStyle(
         model_type=kind,
@@ -175,6 +195,9 @@ def resized(width: int, height: int, style: PictureStyle) -> tuple[int, int]:
     if max(width, height) > _NARROWEST * min(width, height):
         raise PictureError(f"a picture of {width} x {height} pixels: one side is over {_NARROWEST} times the other")
     side = style.side
+    if style.model_type == "glm4v" and min(width, height) < side:
+        grow = max(side / width, side / height)
+        width, height = int(width * grow), int(height * grow)
     wide, high = round(width / side) * side, round(height / side) * side
     if wide * high > style.most_pixels:
         shrink = math.sqrt(width * height / style.most_pixels)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from policy.architecture import Architecture, VisionShape, read_architecture
+from policy.architecture import Architecture, GlmVisionShape, VisionShape, read_architecture
 from runtime import disk
 
 HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
@@ -97,6 +97,8 @@ def plain_name(name: str, arch: Architecture | None = None) -> str:
 
 def tower(shape: VisionShape) -> dict[str, tuple[int, ...]]:
     """Names and shapes of a tower's tensors, without `SEEING`."""
+    if isinstance(shape, GlmVisionShape):
+        return _glm_tower(shape)
     width, inner, merged = shape.hidden_size, shape.intermediate_size, shape.hidden_size * shape.spatial_merge_size**2
     linear = {
         "attn.qkv": (3 * width, width),
@@ -115,6 +117,40 @@ def tower(shape: VisionShape) -> dict[str, tuple[int, ...]]:
         "merger.mlp.0.bias": (merged,),
         "merger.mlp.2.weight": (shape.out_hidden_size, merged),
         "merger.mlp.2.bias": (shape.out_hidden_size,),
+    }
+
+
+def _glm_tower(shape: GlmVisionShape) -> dict[str, tuple[int, ...]]:
+    width, out, inner, merge = (
+        shape.hidden_size,
+        shape.out_hidden_size,
+        shape.intermediate_size,
+        shape.spatial_merge_size,
+    )
+    each = {
+        "attn.qkv.weight": (3 * width, width),
+        "attn.proj.weight": (width, width),
+        "mlp.gate_proj.weight": (out, width),
+        "mlp.up_proj.weight": (out, width),
+        "mlp.down_proj.weight": (width, out),
+        "norm1.weight": (width,),
+        "norm2.weight": (width,),
+    }
+    return {
+        "patch_embed.proj.weight": (width, 3, shape.temporal_patch_size, shape.patch_size, shape.patch_size),
+        "patch_embed.proj.bias": (width,),
+        "embeddings.position_embedding.weight": ((shape.image_size // shape.patch_size) ** 2, width),
+        "post_conv_layernorm.weight": (width,),
+        **{f"blocks.{n}.{name}": size for n in range(shape.depth) for name, size in each.items()},
+        "post_layernorm.weight": (width,),
+        "downsample.weight": (out, width, merge, merge),
+        "downsample.bias": (out,),
+        "merger.proj.weight": (out, out),
+        "merger.post_projection_norm.weight": (out,),
+        "merger.post_projection_norm.bias": (out,),
+        "merger.gate_proj.weight": (inner, out),
+        "merger.up_proj.weight": (inner, out),
+        "merger.down_proj.weight": (out, inner),
     }
 
 

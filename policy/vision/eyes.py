@@ -8,17 +8,17 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
-from policy.architecture import Architecture
+from policy.architecture import Architecture, GlmVisionShape
 from policy.memory import SEEN
 from policy.pictures import PictureStyle, patches
 from policy.tensorfiles import SEEING
-from policy.vision.tower import Tower
+from policy.vision.tower import GlmTower, Tower
 
 
 class Eyes:
     """A frozen tower, and what it made of the pictures that it saw last. Not thread safe."""
 
-    def __init__(self, tower: Tower, style: PictureStyle, device: torch.device) -> None:
+    def __init__(self, tower: Tower | GlmTower, style: PictureStyle, device: torch.device) -> None:
         self.tower, self.style, self.device = tower, style, device
         self.passes = 0
         self._seen: OrderedDict[str, Tensor] = OrderedDict()
@@ -58,7 +58,7 @@ def eyes_of(
     if style is None or arch.vision is None:
         return None
     with torch.device("meta"):
-        tower = Tower(arch.vision)
+        tower = GlmTower(arch.vision) if isinstance(arch.vision, GlmVisionShape) else Tower(arch.vision)
     own = {name.removeprefix(SEEING): tensor for name, tensor in tensors.items() if name.startswith(SEEING)}
     placed = {name: tensor.to(device=device, dtype=dtype) for name, tensor in own.items()}
     tower.load_state_dict(placed, assign=True)

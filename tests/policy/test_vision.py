@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from policy import hf_folder, memory, tensorfiles
@@ -17,12 +20,17 @@ from policy.pictures import patches, tokens_of
 from policy.settings import OptimConfig, ParallelConfig
 from policy.vision.eyes import Eyes, eyes_of
 from runtime.errors import ConfigError
-from tests.policy.vision_model import png_of, style, tiny_vision_folder, transformers_model
+from tests.policy.vision_model import png_of, processor_of, style, tiny_vision_folder, transformers_model
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_vision_folder(tmp_path_factory.mktemp("seeing") / "model")
+
+
+@pytest.fixture(scope="module", params=["qwen", "glm"])
+def seeing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_vision_folder(tmp_path_factory.mktemp("seeing") / "model", glm=request.param == "glm")
 
 
 def changed(folder: Path, to: Path, change: dict[str, Any], part: str = "") -> Path:
@@ -115,13 +123,15 @@ def eyes(folder: Path) -> Eyes:
     return made
 
 
-@pytest.mark.parametrize("size", [(224, 224), (448, 252), (28, 28), (140, 112), (300, 57), (130, 500)])
-def test_a_tower_sees_what_transformers_sees(folder: Path, size: tuple[int, int]) -> None:
+@pytest.mark.parametrize("size", [(224, 224), (448, 252), (28, 28), (140, 112), (300, 57), (130, 500), (15, 40)])
+def test_a_tower_sees_what_transformers_sees(seeing: Path, size: tuple[int, int]) -> None:
     """Whole windows, cut ones and fewer than one."""
-    own, png = eyes(folder), png_of(*size)
+    own, png = eyes(seeing), png_of(*size)
     rows, grid = patches(png, own.style)
+    wanted = processor_of(seeing)(Image.open(io.BytesIO(png)), return_tensors="np")
+    assert (list(grid), True) == (wanted["image_grid_thw"][0].tolist(), np.array_equal(rows, wanted["pixel_values"]))
     with torch.inference_mode():
-        theirs = transformers_model(folder).model.visual(torch.from_numpy(rows), torch.tensor([grid])).pooler_output
+        theirs = transformers_model(seeing).model.visual(torch.from_numpy(rows), torch.tensor([grid])).pooler_output
     (ours,) = own.see([("a", png)])
     assert ours.shape == theirs.shape == (tokens_of(*size, own.style), 32)
     assert float((ours - theirs).abs().max()) <= 1e-5 * float(theirs.abs().max())

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 from torch import Tensor
@@ -21,9 +22,9 @@ from tests.policy.engine_tools import Server, engine_server, make_core, response
 from tests.policy.vision_model import png_of, reference_logits, style, tiny_vision_folder
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_vision_folder(tmp_path_factory.mktemp("seeing") / "model")
+@pytest.fixture(scope="module", params=["qwen", "glm"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_vision_folder(tmp_path_factory.mktemp("seeing") / "model", glm=request.param == "glm")
 
 
 def prompt_of(parts: Sequence[list[int] | tuple[int, int]], look: PictureStyle) -> list[int]:
@@ -103,14 +104,13 @@ def test_new_weights_keep_the_eyes(folder: Path, tmp_path: Path) -> None:
     eyes = core.current.weights.eyes
     core.install(make_core(folder, context_length=64).current.weights, "0.1", "")
     assert core.current.weights.eyes is eyes
-    core.install(
-        make_core(tiny_vision_folder(tmp_path / "other", seed=1), context_length=64).current.weights, "0.2", ""
-    )
+    other = tiny_vision_folder(tmp_path / "other", seed=1, glm=style(folder).model_type == "glm4v")
+    core.install(make_core(other, context_length=64).current.weights, "0.2", "")
     assert core.current.weights.eyes is not eyes
 
 
 def test_positions_are_those_of_qwen(folder: Path) -> None:
-    look = style(folder)
+    look = msgspec.structs.replace(style(folder), least_pixels=3136)
     ids = prompt_of([[5, 6], (84, 56), [8, 8]], look)
     (picture,) = placed_in(ids, [png_of(84, 56)], look)
     assert (picture.at, picture.rows, picture.columns) == (3, 2, 3)

@@ -119,19 +119,22 @@ def _without_pin(make: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-# It looks an operator up when it is imported, which takes the processors of all Qwen models along.
+# It looks up kernels when it is imported, and without them the pictures of all Qwen models go the same way.
 LOOKS_UP = "sglang.srt.models.qwen3_5"
 
 
 class LooksUp(importlib.machinery.SourceFileLoader):
-    """Loads the module where the operator has a name, and no more."""
+    """Loads the module where each kernel has a name, and no more."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Name it, and run the module."""
-        kernels = sys.modules["torch"].library.Library("sgl_kernel", "FRAGMENT")
-        kernels.define("fused_sigmoid_mul_cpu(Tensor(a!) x, Tensor gate) -> ()")
-        vars(module)["_named"] = kernels  # which lasts as long as this
-        super().exec_module(module)
+        """Run it. Elsewhere a kernel that is looked for is still missing."""
+        operators = sys.modules["torch"].ops
+        kernels = operators.sgl_kernel
+        operators.sgl_kernel = Hollow("torch.ops.sgl_kernel")
+        try:
+            super().exec_module(module)
+        finally:
+            operators.sgl_kernel = kernels
 
 
 class Corrector(importlib.abc.MetaPathFinder):
