@@ -52,6 +52,7 @@ class GuestsConfig(msgspec.Struct, frozen=True):
     screen: str
     parent: int  # pid
     changed: float = CHANGED
+    host: str = "127.0.0.1"
 
 
 def observation(screen: str, number: int) -> dict[str, Any]:
@@ -190,7 +191,7 @@ class Guests:
 async def listening(config: GuestsConfig) -> asyncssh.SSHAcceptor:
     """A server of simulated desktops in this process, on a port of its own."""
     return await asyncssh.listen(
-        "127.0.0.1",
+        config.host,
         0,
         server_host_keys=[config.host_key],
         authorized_client_keys=config.client_keys,

@@ -24,6 +24,7 @@ BENCHES = {
 }
 CAPACITY = {
     "seats": "many seats in one desktop process, on simulated desktops: time of a step, memory, lateness",
+    "boots": "boots of hundreds of simulated desktops over three machines in namespaces; needs root",
     "scale": "what a step of a desktop elsewhere costs the entry point, and the cores that 2,000 and 10,000 need",
 }
 

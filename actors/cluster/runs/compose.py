@@ -19,7 +19,7 @@ from actors.cluster.runs import recordings
 from actors.cluster.runs.refusals import Named
 from actors.desktop import memo as memos
 from actors.desktop.actor import DesktopSeat
-from actors.desktop.config import SEATS_ENV, EndpointConfig, SandboxConfig
+from actors.desktop.config import SEATS_ENV, E2bConfig, EndpointConfig, SandboxConfig
 from actors.desktop.providers.sandbox import shares
 from actors.entropulse.config import EntropulseSettings
 from actors.learner.config import GroupSettings, LearnerSettings, RankSettings
@@ -371,7 +371,8 @@ def placed(deploy: Deploy) -> dict[str, tuple[HostSpec, ...]]:
         "OMP_WAIT_POLICY": "PASSIVE",
         "PYTHONWARNINGS": MEGATRON_NOTICES,
     }
-    endpoints = [one for one in (*deploy.demos.demonstrators, deploy.model.endpoint) if isinstance(one, EndpointConfig)]
+    asked = (*deploy.demos.demonstrators, deploy.model.endpoint, seats.provider)
+    endpoints = [one for one in asked if isinstance(one, EndpointConfig | E2bConfig)]
     keys = tuple(sorted({one.key_env for one in endpoints if one.key_env}))
     actor = HostSpec(name=LEARNER, place=learner.actor_place, silent_limit_s=LEARNER_SILENT_S)
     return {

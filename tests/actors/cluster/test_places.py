@@ -155,6 +155,9 @@ def test_a_key_for_an_endpoint_reaches_the_desktops_alone() -> None:
     deploy = deployed(member)
     hosts = compose.placed(deploy)["desktops.place"]
     assert [host.passes for host in hosts] == [("KEY_OF_E",)]
+    sandboxes = "desktops.provider={type: e2b, template: t, desktops: 40, key_env: KEY_OF_SANDBOXES}"
+    (host,) = compose.placed(deployed(sandboxes))["desktops.place"]
+    assert host.passes == ("KEY_OF_SANDBOXES",)
 
 
 def test_a_machine_whose_desktops_are_elsewhere_needs_none_of_what_they_need() -> None:
