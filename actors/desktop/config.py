@@ -109,6 +109,8 @@ class QemuConfig(SandboxConfig, frozen=True, kw_only=True, tag="qemu"):
         str, tuning("Sets the guest's password, by which it may become root, as some published tasks need it.")
     ] = ""
 
+    PATIENCE: ClassVar[float] = 6.0  # how many times as long a guest may take whose instructions are translated
+
     @property
     def image_folder(self) -> str:
         return self.image or str(Path(__file__).resolve().parents[2] / ".cache" / "vm")
@@ -326,6 +328,11 @@ class SeatConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     verify_timeout_s: float = 30.0
     generate_timeout_s: float = 60.0
     quarantine: QuarantinePolicy = QuarantinePolicy()
+
+    def slower(self, times: float) -> SeatConfig:
+        """The same, with so many times the time for what a desktop does."""
+        names = ("call_timeout_s", "lease_timeout_s", "setup_timeout_s", "verify_timeout_s")
+        return msgspec.structs.replace(self, **{name: getattr(self, name) * times for name in names})
 
 
 STOPS_MOST = 4  # what such servers take

@@ -17,6 +17,7 @@ from tests.bench.report import declare, given
 # Each module has `Options`, whose fields are the flags, and `run(options)`, which returns the exit status.
 BENCHES = {
     "desktops": "an action, a boot and an oracle's episode on real desktops; needs root",
+    "providers": "boots and steps of containers and virtual machines next to the sandbox's; needs root",
     "sampler": "tokens per second of engines on growing episodes: embedded, SGLang, transformers",
     "learner": "a step of RL on a run's newest groups, prompts shared and whole",
     "remembered": "episodes of a run played again on real desktops: whether they agree with its memo; needs root",

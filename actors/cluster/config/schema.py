@@ -147,7 +147,7 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         desktop.screen_of(self.screen)
-        if self.memo != "off" and isinstance(self.provider, desktop.RemoteConfig):
+        if self.memo != "off" and isinstance(self.provider, desktop.RemoteConfig | desktop.QemuConfig):
             raise ConfigError(
                 f"desktops.memo is {self.memo} and desktops.provider is remote: nothing says what desktops there"
                 " are made of; set desktops.memo to off"
@@ -191,6 +191,8 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
         if isinstance(self.provider, desktop.RemoteConfig) or self.place:
             return self
         provider = fitted(self.provider, self.count, self.ready, room, key=key)
+        if isinstance(self.provider, desktop.QemuConfig):  # a stored machine has the memory that it was stored with
+            provider = msgspec.structs.replace(provider, memory_mib=self.provider.memory_mib)
         return msgspec.structs.replace(self, provider=provider)
 
     def of_one_host(self, lease_s: float = 900.0, index: int = 0) -> desktop.DesktopsConfig:
@@ -201,12 +203,14 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
         pool = desktop.PoolConfig(
             warm_pool=self.warm_pool, boots_at_once=self.boots_at_once, processes=self.processes, lease_s=lease_s
         )
+        if isinstance(provider, desktop.QemuConfig):
+            pool = msgspec.structs.replace(pool, boot_timeout_s=pool.boot_timeout_s * provider.PATIENCE)
         width, height = desktop.screen_of(self.screen)
         screen = desktop.ScreenConfig(width=width, height=height)
         return desktop.DesktopsConfig(provider=provider, pool=pool, screen=screen)
 
     def seat(self, prompt: desktop.PromptConfig) -> desktop.SeatConfig:
-        return desktop.SeatConfig(
+        seat = desktop.SeatConfig(
             format=prompt.format,
             action_space=prompt.action_space,
             sight=prompt.sight,
@@ -215,6 +219,7 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
             memo=self.memo,
             memo_file=self.memo_file,
         )
+        return seat.slower(self.provider.PATIENCE) if isinstance(self.provider, desktop.QemuConfig) else seat
 
 
 class DemonstrationsConfig(DemosConfig, frozen=True, kw_only=True):
