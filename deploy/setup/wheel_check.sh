@@ -27,7 +27,8 @@ done
 grep -oE '^[A-Za-z0-9_.-]+==[^ ]+' "$root/deploy/requirements/lock.txt" >"$scratch/versions.txt"
 pip_quiet "$scratch/venv/bin/python" install "$(grep '^torch==' "$scratch/versions.txt")"
 wheel=$(echo "$scratch"/dist/*.whl)
-pip_quiet "$scratch/venv/bin/python" install -c "$scratch/versions.txt" "${wheel}[openenv]"
+pip_quiet "$scratch/venv/bin/python" install -c "$scratch/versions.txt" "$wheel"
+pip_quiet "$scratch/venv/bin/python" install "${wheel}[openenv]"  # what the lock does not name
 "$scratch/venv/bin/python" -m pip --disable-pip-version-check check
 mkdir "$scratch/elsewhere"
 cd "$scratch/elsewhere"

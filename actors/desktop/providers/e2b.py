@@ -61,6 +61,10 @@ def _refused(what: str, why: object) -> DesktopFault:
     return fault(FaultCause.BOOT_FAILED, f"{what}: {why}"[:TEXT_MOST])
 
 
+def _lost(url: str, error: BaseException) -> DesktopFault:
+    return fault(FaultCause.MACHINE_UNREACHABLE, f"{url}: {str(error) or type(error).__name__}"[:TEXT_MOST])
+
+
 class _Api:
     """Requests to the service and to the sandboxes."""
 
@@ -84,16 +88,12 @@ class _Api:
                     raise _refused(f"{url}: status {reply.status}", raw[:TEXT_MOST].decode("utf-8", "replace"))
                 return None if reply.status == 404 else raw
         except (OSError, aiohttp.ClientError) as error:
-            raise fault(
-                FaultCause.MACHINE_UNREACHABLE, f"{url}: {error or type(error).__name__}"[:TEXT_MOST]
-            ) from error
+            raise _lost(url, error) from error
 
     async def create(self) -> _Created:
         config = self._config
-        body = {
-            "templateID": config.template, "timeout": config.lifetime_s, "secure": True, "allow_internet_access": False,
-            "metadata": {"program": "computerrl"},
-        }  # fmt: skip
+        closed = {"secure": True, "allow_internet_access": False, "metadata": {"program": "computerrl"}}
+        body = closed | {"templateID": config.template, "timeout": config.lifetime_s}
         raw = await self.request("POST", f"{config.url}/sandboxes", self._headers, body)
         if raw is None:
             raise _refused("desktops.provider.template", f"{config.template} is not there")
@@ -129,15 +129,14 @@ class _Envd:
     async def start(self, *argv: str) -> AsyncIterator[_Process]:
         """A process with an input; leaving ends no process. Raises DesktopFault."""
         body = msgspec.json.encode({"process": {"cmd": argv[0], "args": argv[1:]}, "stdin": True})
-        headers = {
-            **self._headers, "Content-Type": "application/connect+json", "Keepalive-Ping-Interval": str(PING_S),
-        }  # fmt: skip
+        url = f"{self._url}/Start"
+        sent = bytes([0]) + len(body).to_bytes(4, "big") + body
+        headers = self._headers | {"Content-Type": "application/connect+json", "Keepalive-Ping-Interval": str(PING_S)}
         limit = aiohttp.ClientTimeout(sock_connect=API_S, sock_read=3 * PING_S)
         try:
             async with self._client.post(
-                f"{self._url}/Start", data=bytes([0]) + len(body).to_bytes(4, "big") + body, headers=headers,
-                timeout=limit, allow_redirects=False,
-            ) as reply:  # fmt: skip
+                url, data=sent, headers=headers, timeout=limit, allow_redirects=False
+            ) as reply:
                 if reply.status != 200:
                     raise _refused(f"{argv[0]}: status {reply.status}", (await _whole(reply))[:TEXT_MOST])
                 events = _events(reply.content)
@@ -146,8 +145,7 @@ class _Envd:
                     raise _refused(argv[0], "it was not started")
                 yield _Process(self, first.start["pid"], events)
         except (OSError, aiohttp.ClientError, asyncio.IncompleteReadError, StopAsyncIteration) as error:
-            why = str(error) or type(error).__name__
-            raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self._url}: {why}"[:TEXT_MOST]) from error
+            raise _lost(self._url, error) from error
 
     async def unary(self, method: str, body: object) -> None:
         if await self._api.request("POST", f"{self._url}/{method}", self._headers, body) is None:
@@ -301,13 +299,9 @@ class E2bProvider(SessionProvider):
             config, _, user = (await envd.output("/bin/sh", "-c", SET_UP, "sh", *keys)).partition(" ")
             door = _Door(envd, f"{config}/config")
             undone.push_async_callback(door.close)
-            machine = SshMachine(
-                MachineConfig(
-                    host="127.0.0.1", port=await door.open(), user=user, client_key="",
-                    host_key=host_key.export_public_key().decode(),
-                ),
-                client_key,
-            )  # fmt: skip
+            public, port = host_key.export_public_key().decode(), await door.open()
+            here = MachineConfig(host="127.0.0.1", port=port, user=user, client_key="made here", host_key=public)
+            machine = SshMachine(here, client_key)
             undone.push_async_callback(machine.close)
             desktop = await self._boot_on(machine, made.id, spec)
             undone.pop_all()
@@ -317,7 +311,7 @@ class E2bProvider(SessionProvider):
     async def _renew(self, name: str) -> None:
         while True:
             await asyncio.sleep(self._config.lifetime_s / 3)
-            with contextlib.suppress(DesktopFault):  # one that has ended by then is found lost by its link
+            with contextlib.suppress(DesktopFault):  # one that has ended by then its link reports as lost
                 await self._api.prolong(name)
 
     async def destroy(self, desktop: Desktop) -> None:
