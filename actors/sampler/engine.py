@@ -361,6 +361,8 @@ class SglangEngine(StartedEngine):
         argv += ["--weight-version", version, "--host", LOOPBACK, "--port", str(self._port), "--dtype", engine.dtype]
         # "openai": a model folder's generation_config.json must not set top-p and penalties behind our back.
         argv += ["--grammar-backend", "none", "--sampling-defaults", "openai"]
+        # Patches by Pillow, as the learner has them: torchvision's differ in the last bits of a shade.
+        argv += ["--image-processor-backend", "pil"]
         argv += ["--max-running-requests", str(config.max_running_requests)]
         # Its own warm-up is a text of which a small tokenizer may make no token at all, and it dies of that.
         argv += ["--max-queued-requests", str(config.max_queued_requests), "--skip-server-warmup"]

@@ -19,6 +19,7 @@ TEXT = {"hidden_size": 96, "intermediate_size": 256, "num_hidden_layers": 3, "ma
 TOWER = {"depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 4, "fullatt_block_indexes": [1]}
 PROCESSOR = {
     "image_processor_type": "Qwen2VLImageProcessor",
+    "processor_class": "Qwen2_5_VLProcessor",
     "patch_size": 14,
     "merge_size": 2,
     "temporal_patch_size": 2,

@@ -141,10 +141,10 @@ class GlmTower(nn.Module):
 
     def forward(self, rows: Tensor, grid: tuple[int, int, int]) -> Tensor:
         merge = self.shape.spatial_merge_size
-        at = places(self.shape, grid[1] // merge, grid[2] // merge).to(rows.device)
-        turns = angles(self.shape, at).to(rows.device).flatten(0, 1)
+        at = places(self.shape, grid[1] // merge, grid[2] // merge).flatten(0, 1)
+        turns = angles(self.shape, at).to(rows.device)
         hidden = self.post_conv_layernorm(self.patch_embed(rows))
-        hidden = hidden + self.embeddings(at.flatten(0, 1), grid).to(hidden.dtype)
+        hidden = hidden + self.embeddings(at.to(rows.device), grid).to(hidden.dtype)
         for block in self.blocks:
             hidden = block(hidden, turns, [(1, len(hidden))])
         squares = self.post_layernorm(hidden).view(-1, merge, merge, hidden.shape[-1]).permute(0, 3, 1, 2)
