@@ -14,6 +14,8 @@ from actors.cluster import cli
 from actors.cluster.commands import COMMANDS
 from runtime.program import check_origin, program
 
+SEEN = ("--set", "prompt.observation=both", "--set")
+
 
 def call(*args: str, cwd: Path | None = None, text: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-m", "actors.cluster.cli", *args]
@@ -122,6 +124,13 @@ def test_help_of_a_verb_shows_its_own_examples(capsys: pytest.CaptureFixture[str
         (["demos", "show", "x" * 300], "no recording of that name"),
         (["export", "base", "."], "exists already"),
         (["run", "smoke", "--dry-run", "--set", "demos.source=x.parquet"], "demos.source: x.parquet: no such file"),
+        (
+            ["run", "smoke", "--dry-run", "--set", "prompt.observation=picture"],
+            "prompt.observation is picture, and the",
+        ),
+        (["run", "smoke", "--dry-run", *SEEN, "demos.source=x"], "demos.source is x and prompt.observation is both"),
+        (["run", "smoke", "--dry-run", *SEEN, "desktops.memo=on"], "desktops.memo is on and prompt.format is compact"),
+        (["run", "smoke", "--dry-run", "--set", "desktops.screen=224x224"], "whose application needs 800x600 pixels"),
     ],
 )
 def test_bad_input_is_one_line_with_the_nearest_right_one(
