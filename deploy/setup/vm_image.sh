@@ -10,13 +10,19 @@ work=$(mktemp -d /var/tmp/computerrl-vm.XXXXXX)
 trap 'rm -rf "$work"' EXIT
 words() { sed 's/#.*//' "$@" | tr -s '[:space:]' '\n' | sed '/^$/d'; }
 packages=$(words deploy/guest/packages.txt deploy/setup/office-packages.txt deploy/setup/vm-image.txt; [ -z "${GNOME:-}" ] || printf 'gnome-session\ngnome-shell\nnautilus\n')
-chroot_sh() { printf 'chroot "$1" sh -c %q' "$1"; }
+cat >"$work/hook" <<'HOOK'
+#!/bin/sh -e
+echo desktop >"$1/etc/hostname"
+chroot "$1" useradd -m -u 1000 -s /bin/bash agent
+chroot "$1" passwd -q -l root
+chroot "$1" systemctl -q mask ssh.service apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer fstrim.timer \
+    man-db.timer systemd-timesyncd.service getty@tty1.service
+chroot "$1" systemctl -q set-default multi-user.target
+rm -rf "$1"/usr/share/man/* "$1"/usr/share/doc/* "$1"/usr/share/locale/* "$1"/var/cache/apt/* "$1"/var/lib/apt/lists/*
+HOOK
+chmod 755 "$work/hook"
 mmdebstrap --quiet --variant=minbase --aptopt='APT::Install-Recommends "false"' \
-    --include="$(paste -sd, <<<"$packages")" \
-    --customize-hook="$(chroot_sh 'echo desktop >/etc/hostname; useradd -m -u 1000 -s /bin/bash agent; passwd -q -d root; passwd -q -l root
-        systemctl -q mask ssh.service apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer fstrim.timer man-db.timer \
-        systemd-timesyncd.service getty@tty1.service plymouth-start.service; systemctl -q set-default multi-user.target')" \
-    --customize-hook='rm -rf "$1"/usr/share/man/* "$1"/usr/share/doc/* "$1"/usr/share/locale/* "$1"/var/cache/apt/* "$1"/var/lib/apt/lists/*' \
+    --include="$(paste -sd, <<<"$packages")" --customize-hook="$work/hook \"\$1\"" \
     bookworm "$work/root" ${MIRROR:+"$MIRROR"}
 mkdir -p "$into"
 cp -L "$work/root/vmlinuz" "$into/vmlinuz"

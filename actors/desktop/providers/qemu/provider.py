@@ -40,13 +40,13 @@ from actors.errors import DesktopFault
 from apis.tasks.verify.verify import WantedFile
 from runtime.errors import ConfigError
 
-COLD_BOOT_S = 900.0  # without an accelerator a machine boots many times as long
-SESSION_S = 300.0
+COLD_BOOT_S = 1800.0  # without an accelerator a machine boots many times as long
+SESSION_S = 900.0
 STORE_S = 300.0
 LOAD_S = 60.0
 HOME_S = 60.0
 FLUSH_S = 15.0
-LOCK_S = 1200.0  # for another process to store what both need
+LOCK_S = 3600.0  # for another process to store what both need
 DISKS = 3  # what a desktop's disk holds, each as large as HOME at the most: HOME, what else it writes, a copy of HOME
 TRANSLATED = "no hardware acceleration: qemu translates each instruction of the guest"
 _LOOK_S = 0.02
