@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -286,37 +287,25 @@ class Overlap(msgspec.Struct, frozen=True):
         return self.both_s / self.learner_s if self.learner_s else 0.0
 
 
-def union(spans: Sequence[Span]) -> list[Span]:
-    """The same seconds as disjoint spans in order."""
-    merged: list[Span] = []
-    for start, end in sorted(spans):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        else:
-            merged.append((start, end))
-    return merged
-
-
-def common_s(a: Sequence[Span], b: Sequence[Span]) -> float:
-    """Seconds that lie in a span of `a` and in a span of `b`; each list is disjoint."""
-    return sum((max(0.0, min(a1, b1) - max(a0, b0)) for a0, a1 in a for b0, b1 in b), start=0.0)
-
-
 def overlap(lines: Iterable[Line]) -> Overlap:
     """How optimizer steps of RL and training episodes overlap."""
-    steps, episodes = list[Span](), list[Span]()
+    changes = list[tuple[float, str, int]]()
     for line in lines:
         if line["event"] == "learner_step" and line["phase"] == Phase.RL:
-            steps.append((line["t0"], line["t1"]))
+            changes += [(line["t0"], "steps", 1), (line["t1"], "steps", -1)]
         elif line["event"] == "episode_ended" and line["lane"] == "train":
-            episodes.append((line["t0"], line["t1"]))
-    learner, acting = union(steps), union(episodes)
-    learner_s = sum((end - start for start, end in learner), start=0.0)
-    crowd_s = sum((common_s(learner, [span]) for span in episodes), start=0.0)
-    times = [moment for span in (*learner, *acting) for moment in span]
+            changes += [(line["t0"], "episodes", 1), (line["t1"], "episodes", -1)]
+    changes.sort()
+    up, learner_s, both_s, crowd_s = Counter[str](), 0.0, 0.0, 0.0
+    for (moment, what, by), (then, _, _) in pairwise(changes):
+        up[what] += by
+        if up["steps"]:
+            learner_s += then - moment
+            both_s += (then - moment) * bool(up["episodes"])
+            crowd_s += (then - moment) * up["episodes"]
     return Overlap(
-        rl_s=max(times) - min(times) if times else 0.0,
+        rl_s=changes[-1][0] - changes[0][0] if changes else 0.0,
         learner_s=learner_s,
-        both_s=common_s(learner, acting),
+        both_s=both_s,
         episodes_at_once=crowd_s / learner_s if learner_s else 0.0,
     )

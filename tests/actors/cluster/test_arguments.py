@@ -97,15 +97,10 @@ def test_cloning_from_another_observation_is_warned_of_in_one_line(
     "words",
     [
         ("report", "x", "--out", ""),
-        ("report", "x", "--runs", ""),
         ("run", "smoke", "--name", ""),
-        ("eval", "base", "--at", ""),
-        ("eval", "base", "--name", ""),
         ("export", "base", "m", "--at", ""),
         ("demos", "record", "text_editor", "--name", ""),
-        ("status", "--runs", ""),
         ("run", "smoke", "--set", ""),
-        ("apis", "check", "--app", ""),
         ("demos", "record", "--tasks", ""),
     ],
 )
@@ -207,10 +202,8 @@ def test_a_key_of_a_megabyte_is_named_in_a_short_line(capsys: pytest.CaptureFixt
         ("run", "smoke", "--dry-run", "--set", "model.path=loop"),
         ("run", "smoke", "--dry-run", "--set", "desktops.provider.state_dir=loop"),
         ("run", "loop", "--dry-run"),
-        ("model", "check", "loop"),
         ("tasks", "fetch", "loop.json"),
         ("eval", "base", "--tasks", "loop.json"),
-        ("demos", "show", "loop.parquet"),
         ("status", "loop"),
     ],
 )

@@ -17,13 +17,10 @@ from hypothesis import strategies as st
 
 from actors.cluster import cli
 from actors.cluster.config import deploy_files, typed_yaml
-from actors.cluster.config.schema import DESKTOPS_MOST, PROCESSES_MOST, SEED_MOST, Deploy, SeatsConfig
+from actors.cluster.config.schema import DESKTOPS_MOST, SEED_MOST, Deploy, SeatsConfig
 from actors.cluster.config.suggest import hint, nearest
 from actors.cluster.runs import compose, loop
 from actors.desktop.config import SandboxConfig
-from actors.learner.config import EPOCHS_MOST
-from actors.sampler.config import COUNT_MOST
-from actors.settings import NEW_TOKENS_MOST
 from runtime.errors import ConfigError
 
 
@@ -37,15 +34,7 @@ def refusal(data: object, *overrides: str) -> str:
     ("data", "expected"),
     [
         ({"replay": {"group_sise": 3}}, "here.yaml: unknown key replay.group_sise; did you mean replay.group_size?"),
-        (
-            {"learner": {"rate": 3}},
-            "here.yaml: unknown key learner.rate; known: rl, sft, lr_floor, betas, weight_decay, clip_grad,"
-            " token_budget, loss_aggregation, rehearsal, rehearsal_every, rehearsal_coef, probe_every,"
-            " checkpoint_every, dtype, recompute, device_gib, lora, parallel, place, actor_place",
-        ),
         ({"learner": {"threds": 3}}, "here.yaml: unknown key learner.threds; did you mean learner.rl.threads?"),
-        ({"learner": {"seed": 3}}, "here.yaml: unknown key learner.seed; did you mean run.seed?"),
-        ({"desktops": {"nois": 3}}, "here.yaml: unknown key desktops.nois; did you mean demos.noise?"),
         ({"group_size": 3}, "here.yaml: unknown key group_size; did you mean replay.group_size?"),
         ({"runn": {}}, "here.yaml: unknown key runn; did you mean run?"),
         ({"run": {"seed": "x"}}, "here.yaml: run.seed: expected int, got str"),
@@ -183,7 +172,6 @@ def test_a_file_that_is_nested_too_deeply_is_refused_in_one_line(
 
 BOMBS = {
     "200,000 keys": "\n".join(f"{n:x}: 1" for n in range(200_000)),
-    "30,000 keys": "\n".join(f"k{n:x}: 1" for n in range(30_000)),
     "a long list": "tasks: [" + "1," * 60_000 + "]",
     "aliases": "\n".join(f"k{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '1'] * 9)}]" for n in range(9)),
     "merges": "k0: &a0 {a: 1}\n"
@@ -260,20 +248,10 @@ def test_a_message_repeats_the_beginning_of_a_long_override() -> None:
     ("key", "good", "bad", "limits"),
     [
         ("desktops.count", [1, DESKTOPS_MOST], [0, -1, DESKTOPS_MOST + 1, 10**30], "from 1 to 65536"),
-        ("desktops.processes", [1], [0, PROCESSES_MOST + 1], "from 1 to 1024"),
-        ("desktops.warm_pool", [0, DESKTOPS_MOST], [-1, DESKTOPS_MOST + 1], "from 0 to 65536"),
-        ("desktops.boots_at_once", [1, DESKTOPS_MOST], [0, DESKTOPS_MOST + 1], "from 1 to 65536"),
-        ("desktops.settle_ms", [0], [-1], "from 0"),
         ("desktops.provider.memory_mib", [128, 1500], [-1, 0, 127, 2**40], "from 128 to 1048576"),
-        ("samplers.count", [1, COUNT_MOST], [0, COUNT_MOST + 1], "from 1"),
-        ("learner.rl.epochs", [1, EPOCHS_MOST], [0, EPOCHS_MOST + 1], "from 1 to 1024"),
-        ("replay.pulse_demos", [0, 240], [-1, 10**9], "from 0 to 1000000"),
-        ("sampling.max_new_tokens", [1, NEW_TOKENS_MOST], [0, NEW_TOKENS_MOST + 1], "from 1 to 131072"),
         ("replay.group_size", [4, 64], [0, -8], "from 1"),
         ("replay.group_size", [4], [3], r"at least replay\.min_group_size \(4\)"),
-        ("replay.min_group_size", [1, 8], [0], "from 1"),
         ("replay.min_group_size", [8], [9], r"from 1 to group_size \(8\)"),
-        ("replay.max_staleness", [0], [-1], "from 0"),
         ("entropulse.entropy_share", [0.01, 1], [0.0, -0.5, 1.5], "above 0 and up to 1"),
         ("entropulse.plateau_gain", [0, 0.5], [-0.1], "at least 0"),
         ("entropulse.plateau_gain", [1], [".nan", ".inf"], "a finite number"),
