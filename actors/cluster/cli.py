@@ -84,8 +84,8 @@ class Parser(argparse.ArgumentParser):
         known = f"unexpected, the command takes {takes or 'no such word'}"
         self.error(f"{words[0]}: no such argument; {nearest}" if word.startswith("-") else f"{word}: {known}")
 
-    def refuse_empty(self, args: argparse.Namespace) -> None:
-        """Raise ConfigError for the first argument that was given as an empty word.
+    def refuse_values(self, args: argparse.Namespace) -> None:
+        """Raise ConfigError for the first argument that is out of its bounds, or was given as an empty word.
 
         Else a script's unset variable would mean the current folder, or the default, without a word.
         """
@@ -95,6 +95,11 @@ class Parser(argparse.ArgumentParser):
                 name = action.option_strings[-1] if action.option_strings else action.metavar or action.dest
                 without = "" if action.required and action.nargs is None else ", or leave it out"
                 raise ConfigError(f"{name} is empty: give it a value{without}")
+            least, most = getattr(action, "bounds", (None, None))
+            if least is not None and given is not None and not least <= given <= (most or given):
+                flag = action.option_strings[0]
+                between = f"{flag} {given}: it is between {least} and {most}"
+                raise ConfigError(between if most else f"{flag} is {given}: it counts from {least}")
 
 
 def _short(line: str) -> str:
@@ -133,7 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if rest:
             args.parser.unknown(rest)
         prog = args.parser.prog
-        args.parser.refuse_empty(args)
+        args.parser.refuse_values(args)
         return int(args.main(args))
     except ConfigError as error:
         sys.stderr.write(_short(clean(f"{prog}: {error}")) + "\n")

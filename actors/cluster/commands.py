@@ -48,11 +48,13 @@ def _take(parser: argparse._ActionsContainer, arguments: Sequence[str | dict[str
             at = exclusive.get(only) or exclusive.setdefault(only, parser.add_mutually_exclusive_group())
         if "type" in options:
             options["type"] = {"int": int, "float": float, "port": _port}[options["type"]]
+        bounds = options.pop("least", None), options.pop("most", None)
         options.setdefault("help", argparse.SUPPRESS)
         for word, text in _WORDS.items():
             if f"{{{word}}}" in options["help"]:
                 options["help"] = options["help"].replace(f"{{{word}}}", text)
-        at.add_argument(*names, **options)
+        action: Any = at.add_argument(*names, **options)
+        action.bounds = bounds  # which `cli` looks at
 
 
 def _shared(entry: str) -> dict[str, Any]:

@@ -82,6 +82,13 @@ def unnamed(stem: str, begun: float) -> str:
     return f"{stem}-{at}-{int(begun * 1000) % 1000:03d}"
 
 
+def named(given: str | None, stem: str) -> str:
+    """The name of a run that begins now: the one `given`, or one of its own. Raises ConfigError."""
+    name = given or unnamed(stem, time.time())
+    refuse_bad_name(name)
+    return name
+
+
 def refuse_bad_name(name: str, flag: str = "--name") -> None:
     """Raise ConfigError for what can't be a run's name."""
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith((".", "-")):

@@ -22,7 +22,6 @@ from actors.cluster.config.suggest import blamed
 from actors.cluster.evaluate import settings as evaluated
 from actors.cluster.output import plain
 from actors.cluster.runs import weights
-from actors.cluster.web.serve import refuse_port
 from actors.desktop.answers import Chat
 from actors.desktop.config import EndpointConfig, key_of
 from actors.desktop.endpoint import Endpoint
@@ -78,13 +77,8 @@ def main(args: argparse.Namespace) -> int:
 def _refuse_flags(args: argparse.Namespace) -> None:
     """Raise ConfigError for a flag out of its range, or that does not go with the others."""
     url = evaluated.is_url(args.model)
-    if args.max_turns < 1:
-        raise ConfigError(f"--max-turns is {args.max_turns}: it counts from 1")
-    refuse_port(args.port, "--port")
     if args.max_tokens is not None and not args.model:
         raise ConfigError("--max-tokens is of a model's answer: add --model")
-    if args.max_tokens is not None and args.max_tokens < 1:
-        raise ConfigError(f"--max-tokens is {args.max_tokens}: it counts from 1")
     for name, flag in (("model_name", "--model-name"), ("api_key_env", "--api-key-env")):
         if getattr(args, name) and not url:
             raise ConfigError(f"{flag}: it goes with a server's URL as --model")

@@ -15,7 +15,6 @@ from typing import Any
 
 from actors.cluster import output
 from actors.cluster.config import deploy_files
-from actors.cluster.web.serve import refuse_port
 from actors.front.library import ANSWER_S, DesktopSettings, TaskHandle, opened
 from runtime.errors import ConfigError
 from runtime.http import LOOPBACK, Guard
@@ -28,10 +27,6 @@ MISSING = f"serve-env needs the package {{}}: {sys.executable} -m pip install 'c
 
 def main(args: argparse.Namespace) -> int:
     """Serve what the arguments ask for until SIGINT or SIGTERM; 0. Raises ConfigError."""
-    for name in ("count", "desktops", "max_turns"):
-        if getattr(args, name) < 1:
-            raise ConfigError(f"--{name.replace('_', '-')} is {getattr(args, name)}: it counts from 1")
-    refuse_port(args.port, "--port")
     tasks = [task.id for task in TaskHandle.listed(args.suite, args.split, first=args.first, count=args.count)]
     if missing := [name for name in ("openenv", "uvicorn") if find_spec(name) is None]:
         raise ConfigError(MISSING.format(missing[0]))

@@ -1,28 +1,34 @@
 """Hosts on other machines: one life at a time is talked to, and both sides of a cut stop by themselves."""
 
-# ruff: noqa: ASYNC240, ASYNC110 - /proc answers at once, and tells of no changes
-
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
 
 from runtime.errors import ActorGone
+from runtime.hosts import ray as engine
 from runtime.hosts.door import MARK
+from runtime.hosts.frames import PlaceHost
 from runtime.logs.reader import read_logs
 from runtime.program import check_origin
 from runtime.segments import read_blob
 from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec, RestartPolicy
 from tests.runtime.example_actors import Add, Counter, CounterConfig, Greet, Home, Keep, Look, Pid
+
+# ruff: noqa: ASYNC240, ASYNC110 - /proc answers at once, and tells of no changes
 
 
 def placed(tmp_path: Path, *arguments: str, wait_s: float = 30.0, **host: object) -> ActorSystem:
@@ -254,3 +260,53 @@ def test_a_host_whose_loop_stands_still_in_a_cut_is_killed_by_its_own_watch():
         [sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": check_origin().root}, check=False
     )
     assert done.returncode == -signal.SIGKILL
+
+
+ORDER = PlaceHost(
+    life="next", run="run", names=[], families=[], root="/", arguments=[], env={}, ticket=b"", resources={}
+)
+
+
+class Method:
+    def __init__(self, answer: Future[Any]) -> None:
+        self.answer = answer
+
+    def remote(self) -> Any:
+        return SimpleNamespace(future=lambda: self.answer)
+
+
+class Ray:
+    """Keepers that come up once no machine is excluded."""
+
+    def __init__(self) -> None:
+        self.exceptions = SimpleNamespace(RayError=OSError, ActorUnavailableError=ConnectionError)
+        self.orders, self.ended = list[dict[str, Any]](), list[Any]()
+
+    def remote(self, _: Any) -> Any:
+        return SimpleNamespace(options=lambda **options: SimpleNamespace(remote=lambda _: self.made(options)))
+
+    def made(self, options: dict[str, Any]) -> Any:
+        self.orders.append(options)
+        where, watch = Future[Any](), Future[Any]()
+        watch.set_result(([], 0))
+        if "label_selector" not in options:
+            where.set_result({"machine": "m", "node": "n", "pid": 7})
+        return SimpleNamespace(where=Method(where), watch=Method(watch))
+
+    def kill(self, made: Any, *, no_restart: bool) -> None:
+        self.ended.append(made)
+
+
+async def test_a_host_goes_to_a_machine_that_is_no_longer_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "AGAIN_S", 0.01)
+    ray, there = engine.RayEngine(argparse.Namespace()), list[tuple[str, int]]()
+    fake = ray._ray = Ray()
+    ray._suspect, ray._nodes = {"lost"}, {"lost": "n"}
+    placing = asyncio.create_task(ray.place(ORDER, lambda *where: there.append(where), lambda _: None))
+    await asyncio.sleep(0.05)
+    assert [order["label_selector"] for order in fake.orders] == [{engine.NODE_LABEL: "!in(n)"}]
+    ray._suspect.clear()
+    assert await asyncio.wait_for(placing, 5) == 0
+    assert there == [("m", 7)]
+    assert len(fake.orders) == len(fake.ended) == 2
+    assert not ray._processes

@@ -58,8 +58,6 @@ def check(args: argparse.Namespace) -> int:
         from actors.cluster.build.command import check as check_built  # which works with what this module does
 
         return check_built(args)
-    if args.repeats < 0:
-        raise ConfigError(f"--repeats {args.repeats}: counts from 0")
     apps = [_app(name) for name in args.app] or list(APPS)
     names = _functions(apps, args.function)
     refuse_unless_fit()

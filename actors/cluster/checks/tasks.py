@@ -34,7 +34,6 @@ PLAYED: dict[str, Any] = {"route": "all", "desktops": 2, "overrides": []}  # arg
 
 def check(args: argparse.Namespace) -> int:
     """Check what `args.suite` names; the exit status."""
-    refuse_counts(args)
     for name, default in PLAYED.items() if args.static else ():
         if getattr(args, name) != default:
             raise ConfigError(f"{flag_of(name)} goes with plays on desktops: --static makes none")
@@ -49,12 +48,6 @@ def coverage(args: argparse.Namespace) -> int:
     tasksets.files_at(args.suite)
     _check_files(args)
     return 0
-
-
-def refuse_counts(args: argparse.Namespace) -> None:
-    """Raise ConfigError for a number of instances, desktops or a first instance that can't be."""
-    if args.instances < 1 or args.first < 0 or args.desktops < 1:
-        raise ConfigError("--instances and --desktops count from 1, --first from 0")
 
 
 def chosen(args: argparse.Namespace, *, static: bool) -> dict[str, list[str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +57,7 @@ def record(args: argparse.Namespace) -> int:
     else:
         if not what:
             raise ConfigError("nothing to record: name a SUITE, tasks with --tasks ID ..., or --deploy FILE")
-        name = args.name or places.unnamed("demos", time.time())
-        places.refuse_bad_name(name)
-        folder = runs / name
+        folder = runs / places.named(args.name, "demos")
         deploy = deploy_of(args)
         label = f"{RECORD} {what}"
     request = request_of(folder, deploy, file=label, resume=args.resume)
@@ -75,9 +72,6 @@ def deploy_of(args: argparse.Namespace) -> Deploy:
         raise ConfigError(f"--tasks names them all: leave {'SUITE' if args.suite else '--first'} out")
     unsaid = {name: default for name, (default, _) in FLAGS.items() if getattr(args, name) is None}
     args = argparse.Namespace(**{**vars(args), **unsaid})
-    for name in ("count", "desktops", "max_turns"):
-        if getattr(args, name) < 1:
-            raise ConfigError(f"{flag_of(name)} is {getattr(args, name)}: it counts from 1")
     if not 0 <= args.noise < 1:
         raise ConfigError(f"--noise {args.noise:g}: a share from 0 to below 1")
     return Deploy(

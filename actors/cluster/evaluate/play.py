@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-import time
 from pathlib import Path
 
 import msgspec
@@ -57,9 +56,7 @@ def play(args: argparse.Namespace) -> int:
         settings.refuse_misplaced(args)
         url = settings.is_url(args.model)
         weights = settings.named(args) if url else weights_of.locate(args.model, runs, args.at or "")
-        name = args.name or places.unnamed("eval", time.time())
-        places.refuse_bad_name(name)
-        folder = (runs / name).resolve()
+        folder = (runs / places.named(args.name, "eval")).resolve()
         run_folder.refuse_taken(folder)
         if folder.exists():  # what lies in it would be taken for this evaluation's
             raise ConfigError(f"--name {folder.name}: {folder} is there already and no run; give another --name")

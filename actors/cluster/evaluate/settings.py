@@ -98,9 +98,6 @@ def temperature(decoding: str) -> float:
 def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
     """What evaluates `weights` as the arguments ask. Raises ConfigError."""
     args = filled(args)
-    for name in ("instances", "episodes", "desktops", "max_turns", "max_tokens"):
-        if (value := getattr(args, name)) is not None and value < 1:
-            raise ConfigError(f"{flag_of(name)} is {value}: it counts from 1")
     heat = temperature(args.decoding)
     if heat == 0 and (args.episodes or 1) > 1:
         raise ConfigError(f"--episodes {args.episodes}: greedy episodes repeat each other; add --decoding t=1")

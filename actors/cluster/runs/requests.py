@@ -12,7 +12,6 @@ import functools
 import hashlib
 import json
 import shutil
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -129,8 +128,7 @@ def resolve(wanted: WantedRuns) -> list[RunRequest]:
     if wanted.resume:
         name = _experiment(runs, wanted.name, file, seeds=asked.seeds)
         return _of_experiment(wanted, name) if name else [_alone(wanted)]
-    name = wanted.name or places.unnamed(deploy_files.locate(file).stem, time.time())
-    places.refuse_bad_name(name)
+    name = places.named(wanted.name, deploy_files.locate(file).stem)
     places.refuse_unwritable(runs, "--runs")
     if asked.seeds and any(record.experiment == name for _, record in run_folder.all_runs(runs)):
         raise ConfigError(

@@ -78,11 +78,8 @@ def command(args: argparse.Namespace) -> int:
     run, episode = _meant(args)
     folder = run_folder.find(Path(args.runs), run)
     if episode is None:
-        most = MOST if args.most is None else args.most
-        if most < 1:
-            raise ConfigError(f"--most {most}: it counts from 1")
         wanted = Wanted(family=args.family, phase=args.phase, ending=args.ending)
-        return show_all(folder, wanted, most=most, as_json=args.json)
+        return show_all(folder, wanted, most=args.most or MOST, as_json=args.json)
     page = Path(args.html) if args.html is not None else None
     if page is not None:
         paths.refuse_no_file(page, "--html")

@@ -28,15 +28,8 @@ END_S = 5.0
 BROWSERS_S = 2.0  # for browsers that still listen
 
 
-def refuse_port(port: int, flag: str) -> None:
-    """Raise ConfigError unless `port`, which `flag` named, can be one: servers take another in its place."""
-    if not 0 <= port < 1 << 16:
-        raise ConfigError(f"{flag} {port}: it is between 0 and 65535")
-
-
 def command(args: argparse.Namespace) -> int:
     """`web`: serve until Ctrl-C."""
-    refuse_port(args.port, "--port")
     runs = run_folder.of_runs(args.runs)
     run = run_folder.find(runs, args.run).name if args.run is not None else ""
     flag = f"--host {args.host} --port {args.port}"
@@ -70,7 +63,6 @@ def live_page(runs: Path, run: str, port: int | None) -> Iterator[None]:
     if port is None:
         yield
         return
-    refuse_port(port, "--web")
     words = (str(os.getpid()), str(runs.absolute()), run, str(port))
     page = subprocess.Popen(
         [sys.executable, "-P", "-m", "actors.cluster.web.serve", *words],

@@ -1,17 +1,31 @@
 from __future__ import annotations
 
 import inspect
+import io
 import json
+import re
 import subprocess
 import sys
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from actors.cluster import cli
 from actors.cluster.commands import COMMANDS
+from actors.cluster.config import models
+from actors.cluster.evaluate import settings
+from actors.front.library import TaskHandle
+from actors.replay.demos import demo_files
+from actors.replay.demos import format as demo_format
+from actors.replay.demos.format import Demo, DemoStep, RecordingHeader, digest_of_step
+from actors.replay.messages import StepPayload
+from apis.observation import OBSERVATION_VERSION
+from apis.tasks import registry as tasks
+from runtime.errors import ConfigError
 from runtime.program import check_origin, program
 
 SEEN = ("--set", "prompt.observation=both", "--set")
@@ -213,3 +227,193 @@ Path("done").touch()
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "going on\n", "")
     assert (tmp_path / "done").exists()
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one line that the command ends with."""
+    assert cli.main(words) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1
+    return shown
+
+
+def step() -> DemoStep:
+    plain = {
+        "prompt_ids": [1, 2], "response_ids": [3], "logprobs": [], "spans": [], "temperature": 1.0, "observation": "o",
+        "response": "Agent.wait()", "action": None, "refusal": None, "result": None, "screenshot": None,
+        "observe_ms": 1.0, "generate_ms": 0.0, "act_ms": 1.0,
+    }  # fmt: skip
+    payload = msgspec.convert(plain, StepPayload)
+    return DemoStep(digest=digest_of_step(payload), well_formed=True, payload=payload)
+
+
+def written(task: str = "text_editor/train/1", steps: int = 1, **header: Any) -> str:
+    """A file of one demonstration."""
+    said = {"tokenizer": models.fingerprint(models.bundled()), "form": "compact", "actions": "both", **header}
+    demo = Demo(task=task, route="gui", reason="done", wall_s=1.0, busy_s=1.0, steps=[step()] * steps)
+    demo_files.write(Path("demos.parquet"), RecordingHeader(format=demo_format.FORMAT, demos=1, **said), [demo])
+    return "demos.parquet"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"task": "nosuch/train/1"}, "there is no task nosuch/train/1"),
+        ({"task": "text_editor/train/01"}, "its number is one from 0"),
+        ({"tokenizer": "0123"}, "was recorded with tokenizer 0123"),
+        ({"actions": "foo"}, "names actions 'foo'; known: both, gui, api"),
+        ({"form": "publishd"}, "names form 'publishd'; did you mean published?"),
+    ],
+)
+def test_a_recording_that_is_unfit_is_refused(
+    changes: dict[str, Any], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(**changes)
+    words = ["run", "smoke", "--dry-run", "--set", f"demos.source={file}", "--set", "demos.count=1"]
+    assert expected.rsplit(":", maxsplit=1)[-1] in refused(capsys, *words)
+
+
+@pytest.mark.parametrize("versions", [(1,), (OBSERVATION_VERSION,)])
+def test_cloning_from_another_observation_is_warned_of_in_one_line(
+    versions: tuple[int, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(observations=versions)
+    wanted = (
+        ""
+        if versions != (1,)
+        else (
+            f"{Path(file).resolve()} was recorded with observation 1, desktops show observation {OBSERVATION_VERSION}"
+            " now: what is cloned from it reads screens of another kind\n"
+        )
+    )
+    words = ["run", "smoke", "--dry-run", "--set", f"demos.source={file}", "--set", "demos.count=1"]
+    assert cli.main(words) == 0
+    assert capsys.readouterr().err == wanted
+    assert cli.main(["demos", "show", file]) == 0
+    assert f"observation {versions[0]}," in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("report", "x", "--out", ""),
+        ("run", "smoke", "--name", ""),
+        ("export", "base", "m", "--at", ""),
+        ("demos", "record", "text_editor", "--name", ""),
+        ("run", "smoke", "--set", ""),
+        ("demos", "record", "--tasks", ""),
+    ],
+)
+def test_an_empty_word_is_no_value(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"{words[-2]} is empty: give it a value" in refused(capsys, *words)
+    assert list(Path().iterdir()) == []
+
+
+def test_an_export_makes_no_folders(capsys: pytest.CaptureFixture[str]) -> None:
+    file = written()
+    assert "FILE gone/a.parquet: there is no folder gone" in refused(capsys, "demos", "export", file, "gone/a.parquet")
+    assert not Path("gone").exists()
+    assert cli.main(["demos", "export", file, "a.parquet"]) == 0
+    capsys.readouterr()
+    assert "a.parquet exists already" in refused(capsys, "demos", "export", file, "a.parquet")
+    assert cli.main(["demos", "export", file, "a.parquet", "--force"]) == 0
+
+
+@pytest.mark.parametrize(("decoding", "heat"), [("greedy", 0.0), ("t=1", 1.0), ("T=2", 2.0), ("t=99.5", 99.5)])
+def test_decoding_takes_any_temperature_within_its_range(decoding: str, heat: float) -> None:
+    assert settings.temperature(decoding) == heat
+
+
+@pytest.mark.parametrize("decoding", ["t=100", "t=-1", "t=1e-9", "t=nan", "t=inf", "x=1", "t", "1"])
+def test_decoding_beyond_its_range_is_told_the_range(decoding: str) -> None:
+    with pytest.raises(ConfigError, match="a temperature from 1e-06 to below 100"):
+        settings.temperature(decoding)
+
+
+@pytest.mark.parametrize("number", ["03", "٣", "-1", "x", "1_0", " 3", "+3", "3/4", "00"])
+def test_an_instance_has_one_way_to_be_written(number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, "tasks", "show", f"text_editor/train/{number}")
+    assert "its number is one from 0 to 999999" in said
+    with pytest.raises(ConfigError, match="plain digits"):
+        tasks.family(f"text_editor/train/{number}")
+
+
+@pytest.mark.parametrize(
+    ("named", "meant"),
+    [
+        ("vlc_save", "vlc_save/held-out/0"),
+        ("calc_cell", "calc_cell/train/0"),
+        ("calc_cell/held-out", "calc_cell/held-out/0"),
+    ],
+)
+def test_a_family_means_its_first_task(named: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert TaskHandle(named).id == meant
+    assert cli.main(["tasks", "show", named]) == 0
+    assert capsys.readouterr().out.startswith(meant)
+
+
+@pytest.mark.parametrize("named", ["file_manager:train:0", "file_manger/train/7", "file_manger", "vlc_sav/train/3"])
+def test_the_task_that_a_hint_names_can_be_played(named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = re.search(r"did you mean (\S+)\?", refused(capsys, "play", named))
+    assert found is not None
+    assert TaskHandle(found[1]).id == found[1]
+
+
+def test_task_files_are_named_by_their_path(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine").mkdir()
+    Path("mine/good.json").write_text("{}")
+    for verb in ("list", "show", "check"):
+        said = refused(capsys, "tasks", verb, "mine/god.json")
+        assert "mine/god.json: no such task file; did you mean mine/good.json?" in said
+    assert "tasks check mine --static lists them" in refused(capsys, "tasks", "list", "mine")
+    Path("text_editor").mkdir()  # a name that the program knows means what it means everywhere
+    assert cli.main(["tasks", "list", "text_editor"]) == 0
+    assert "tasks by themselves belong to no family" in refused(capsys, "demos", "record", "mine")
+
+
+def test_a_report_of_what_is_no_run_says_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("notes.md").write_text("x")
+    Path("local-0.figures.gz").write_bytes(b"")
+    Path("empty").mkdir()
+    assert "exists, but a file of a run's figures ends in .figures.gz" in refused(capsys, "report", "notes.md")
+    assert "did you mean local-0.figures.gz?" in refused(capsys, "report", "local-0.figure.gz")
+    assert "is no run and holds no file of a run's figures" in refused(capsys, "report", "empty")
+    assert f"no runs in runs yet: make one with  {program()} run smoke" in refused(capsys, "report")
+    assert "no run x: there are no runs in runs yet" in refused(capsys, "report", "x")
+
+
+@pytest.mark.parametrize("app", ["chromium", "chrome", "calc", "vs_code", "mousepad", "terminal"])
+def test_parse_takes_other_names_of_applications(
+    app: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Agent.wait()")))
+    assert cli.main(["parse", "--app", app]) == 0
+    assert "chromium" not in capsys.readouterr().out
+
+
+def test_a_key_of_a_megabyte_is_named_in_a_short_line(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("long.yaml").write_text(f"? {'k' * 900_000}\n: 1\n")
+    assert len(refused(capsys, "run", "long.yaml", "--dry-run")) <= cli.LONGEST + 10
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "smoke", "--dry-run", "--set", "model.path=loop"),
+        ("run", "smoke", "--dry-run", "--set", "desktops.provider.state_dir=loop"),
+        ("run", "loop", "--dry-run"),
+        ("tasks", "fetch", "loop.json"),
+        ("eval", "base", "--tasks", "loop.json"),
+        ("status", "loop"),
+    ],
+)
+def test_a_circle_of_links_is_refused_in_one_line(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("loop", "loop.json", "loop.parquet"):
+        Path(name).symlink_to(name)
+    assert cli.main(words) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1

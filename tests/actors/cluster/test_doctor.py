@@ -1,16 +1,120 @@
-"""What doctor says of applications that are not installed."""
+"""Which versions of torch, NCCL, driver, compilers and SGLang go together."""
+
+from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from actors.cluster import cli
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy, SeatsConfig
-from actors.cluster.runs import doctor
+from actors.cluster.runs import doctor, refusals, versions
+from actors.cluster.runs.versions import Packages, Versions, misfits
 from actors.desktop.config import MachineConfig, SshConfig
 from actors.desktop.providers import home_template
 from actors.sampler.config import SamplersConfig
+from runtime.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[3]
+# As pip resolves them: torch 2.13.0 and SGLang 0.5.23, which asks for torch 2.14.1.
+OLD = Packages(torch="2.13.0", nccl="2.29.7", cuda=13)
+SAME = Packages(torch="2.14.1", nccl="2.30.7", cuda=13)
+ENGINE = Packages(
+    torch="2.14.1", nccl="2.30.7", cuda=13, sglang="0.5.23", flashinfer="0.7.2", ready_kernels="0.7.2+cu130"
+)
+FITS = Versions(learner=SAME, engine=ENGINE, driver="13.0")
+
+
+def changed(have: Versions = FITS, **fields: object) -> list[versions.Check]:
+    collective = bool(fields.pop("collective", False))
+    return list(misfits(msgspec.structs.replace(have, **fields), collective=collective))
+
+
+def engine(**fields: object) -> Packages:
+    return msgspec.structs.replace(ENGINE, **fields)
+
+
+def test_what_fits_is_left_alone() -> None:
+    assert not changed(collective=True)
+    assert not changed(driver="")  # no GPU here to ask
+    assert not changed(learner=Packages(torch="2.13.0+cpu"))
+    assert not changed(Versions(learner=OLD, driver="13.1"), collective=True)  # no engine of its own
+
+
+@pytest.mark.parametrize("collective", [False, True])
+def test_two_versions_of_nccl_matter_to_a_collective_alone(collective: bool) -> None:
+    (wrong,) = changed(learner=OLD, collective=collective)
+    assert (wrong.name, wrong.fatal) == ("nccl", collective)
+    assert "torch 2.13.0 brings NCCL 2.29.7, SGLang's torch 2.14.1 brings 2.30.7" in wrong.found
+    assert "make sglang-gpu" in wrong.mend
+
+
+def test_a_driver_has_to_run_the_cuda_that_torch_is_built_for() -> None:
+    learners, engines = changed(driver="12.8")
+    assert learners.fatal
+    assert engines.fatal
+    assert "the learner's torch 2.14.1 needs 13" in learners.found
+    assert "580" in learners.mend
+
+
+def test_kernels_are_ready_or_can_be_compiled() -> None:
+    bare = engine(ready_kernels="")
+    (wrong,) = changed(engine=bare)
+    assert wrong.fatal
+    assert "nvcc and g++" in wrong.found
+    (wrong,) = changed(engine=bare, nvcc="13.0")
+    assert "and g++ is missing" in wrong.found
+    assert not changed(engine=bare, nvcc="13.0", gxx=True)
+    assert not changed(engine=engine(ready_kernels="", nvcc="13.5.37"), gxx=True)
+    (wrong,) = changed(engine=bare, nvcc="12.4", gxx=True)
+    assert not wrong.fatal
+    assert "CUDA 12.4" in wrong.found
+    (wrong,) = changed(engine=engine(ready_kernels="0.7.1+cu130"))  # of another version
+    assert wrong.name == "kernels"
+    assert not list(misfits(msgspec.structs.replace(FITS, engine=bare), compiles=False))
+
+
+def test_pinned_files_for_gpus_have_one_torch_and_one_nccl() -> None:
+    def pinned(name: str) -> dict[str, str]:
+        text = (ROOT / "deploy/requirements" / name).read_text("utf-8")
+        return dict(line.split(" ")[0].split("==") for line in text.splitlines() if "==" in line)
+
+    both, alone = pinned("sglang-gpu.txt"), pinned("torch-gpu.txt")
+    assert alone.items() <= both.items()
+    assert list(misfits(Versions(learner=versions.packages(alone), engine=versions.packages(both), gxx=True))) == []
+    assert versions.packages(alone).nccl == "2.30.7"
+
+
+def test_a_collective_that_nccl_refuses_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    apart = ["weight_sync.transport=collective", 'samplers.gpus=["1"]']
+    with pytest.raises(ConfigError, match=r"collective, and NCCL has no two ranks on one GPU: .*samplers\.gpus"):
+        deploy_files.load("sglang-gpu", apart[:1])
+    shared, _ = deploy_files.load("sglang-gpu", ["weight_sync.transport=collective", 'samplers.gpus=["0"]'])
+    with pytest.raises(ConfigError, match=r"samplers\.gpus holds '0'"):
+        refusals._collective(shared, None)  # type: ignore[arg-type]
+    deploy, _ = deploy_files.load("sglang-gpu", apart)
+    monkeypatch.setattr(versions, "here", lambda _: Versions(learner=OLD, engine=ENGINE))
+    with pytest.raises(ConfigError, match=r"2\.29\.7.*2\.30\.7.*make sglang-gpu"):
+        refusals._collective(deploy, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(versions, "here", lambda _: FITS)
+    refusals._collective(deploy, None)  # type: ignore[arg-type]
+
+
+def test_an_update_between_the_parts_of_a_forward_pass_is_refused() -> None:
+    spread = ["weight_sync.transport=collective", 'samplers.gpus=["1,2"]', "samplers.engine.options={tp-size: 2}"]
+    with pytest.raises(ConfigError, match=r"weight_sync\.in_flight is in_place, and .*tp-size is 2"):
+        deploy_files.load("sglang-gpu", spread)
+    deploy_files.load("sglang-gpu", [*spread, "weight_sync.in_flight=retract"])
+
+
+def test_doctor_names_what_must_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "here", lambda _: Versions(learner=OLD, engine=ENGINE, driver="12.8"))
+    looked = {check.name: check for check in doctor.examine(doctor.needs_of(deploy_files.load("sglang-gpu", [])[0]))}
+    assert looked["driver"].fatal
+    assert not looked["nccl"].ok
+    assert not looked["nccl"].fatal
 
 
 def of_packages(monkeypatch: pytest.MonkeyPatch, gone: str, apps: tuple[str, ...] = ()) -> dict[str, doctor.Check]:
