@@ -180,7 +180,7 @@ async def test_a_scripted_endpoint_that_sees_the_screen_is_evaluated_on_task_fil
     scores = {one["name"]: (one["feasible"]["successes"], one["infeasible"]["successes"]) for one in document["scores"]}
     assert (scores["strict"], scores["osworld"], scores["published"]) == ((0, 0), (1, 0), (0, 1))
     assert len(server.bodies) == 6, "asked whether it answers, refused once, then two answers each"
-    _text, image = server.bodies[-1]["messages"][-1]["content"]
+    image, _text = server.bodies[-1]["messages"][-1]["content"]
     head = base64.b64decode(image["image_url"]["url"].partition(",")[2])[:24]
     assert (head[1:4], struct.unpack(">II", head[16:])) == (b"PNG", (1920, 1080))
     assert "outside the screen" not in json.dumps(server.bodies[-1]["messages"][-1])
