@@ -19,6 +19,7 @@ from actors.cluster.report.page import share
 from actors.cluster.runs import evaluation_rounds, ledgers
 from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound
 from actors.cluster.runs.weights import NamedWeights
+from actors.desktop.link import is_jpeg
 from actors.replay.database import queries
 from actors.replay.statistics import Rates, by_end_state, side_by_side
 from apis.actions.gui import LITERALS, AnyAction, line
@@ -175,9 +176,10 @@ def _write_steps(folder: Path, played: EpisodeView | None) -> None:
         return
     lines = []
     for number, step in enumerate(played.steps, 1):
-        picture = f"step_{number}.jpg" if number in played.pictures else ""
-        if picture:
-            (folder / picture).write_bytes(played.pictures[number])
+        picture = ""
+        if content := played.pictures.get(number):
+            picture = f"step_{number}.{'jpg' if is_jpeg(content) else 'png'}"
+            (folder / picture).write_bytes(content)
         lines.append(msgspec.json.encode(_step(number, step, picture)) + b"\n")
     (folder / "traj.jsonl").write_bytes(b"".join(lines))
 

@@ -192,5 +192,6 @@ async def test_a_scripted_endpoint_that_sees_the_screen_is_evaluated_on_task_fil
     assert (first["action"], last["action"], first["done"], last["done"]) == (
         "Agent.click(coordinates=[1900, 999])", "WAIT", False, False,
     )  # fmt: skip
-    assert (top / "notes" / "kept" / last["screenshot_file"]).read_bytes()[:2] == b"\xff\xd8"
+    assert last["screenshot_file"] == "step_2.png"
+    assert (top / "notes" / "kept" / "step_2.png").read_bytes()[1:4] == b"PNG"
     assert json.loads((top / "args.json").read_text())["screen_width"] == 1920
