@@ -88,7 +88,7 @@ class GenerateHandler:
 
         Closing the iterator ends the answer. Raises EngineError: BadRequest, EngineBusy, or a failure.
         """
-        pictures = await asyncio.to_thread(self._pictures, body)
+        pictures = await asyncio.to_thread(self._pictures, body) if body.image_data else self._pictures(body)
         wanted = self._wanted(body, pictures)
         try:
             subscription = await self._engine.submit(wanted.sequence, body.weight_version)
