@@ -38,7 +38,7 @@ computerrl doctor
 computerrl run --dry-run deploy/local.yaml
 printf '%s\n' "Agent.type(e7, text='marble turnip\\n', overwrite=True)" "Agent.hotkey(['ctrl', 's'])" DONE |
     computerrl play text_editor/train/0 --port 0 | tee "$scratch/played"
-grep -q '^verdict: solved' "$scratch/played"
+grep -q 'verdict: solved' "$scratch/played"
 python - <<'END'
 import re, signal, subprocess
 from openenv.core import GenericEnvClient
