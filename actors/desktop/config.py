@@ -332,7 +332,8 @@ class SeatConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def slower(self, times: float) -> SeatConfig:
         """The same, with so many times the time for what a desktop does."""
         names = ("call_timeout_s", "lease_timeout_s", "setup_timeout_s", "verify_timeout_s")
-        return msgspec.structs.replace(self, **{name: getattr(self, name) * times for name in names})
+        longer = {name: getattr(self, name) * times for name in names}
+        return msgspec.structs.replace(self, settle_ms=int(self.settle_ms * times), **longer)
 
 
 STOPS_MOST = 4  # what such servers take
