@@ -38,6 +38,7 @@ test-all: test-change proofs extras
 	.cache/extras/bin/python -m pytest tests/extras -n 0 -rs
 	.cache/extras-verifiers/bin/python -m pytest tests/extras/test_verifiers.py -n 0 -rs
 	@bash deploy/setup/sglang_smoke.sh
+	bash deploy/setup/wheel_check.sh openenv
 
 sglang-cpu:
 	@bash deploy/setup/sglang.sh cpu
