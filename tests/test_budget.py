@@ -15,34 +15,35 @@ ROOT = Path(__file__).resolve().parents[1]
 TOPS = ("actors", "apis", "deploy", "policy", "runtime")
 LONGEST_FILE = 500
 
-# Package: most lines, most files of Python.
+# Package: most lines, most files of Python, and of TOML that it reads.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (137, 3),
-    "actors/cluster": (14432, 82),
-    "actors/desktop": (9091, 40),
+    "actors/cluster": (14182, 73),
+    "actors/desktop": (10618, 46),
     "actors/entropulse": (702, 4),
-    "actors/front": (1191, 8),
-    "actors/learner": (2296, 10),
-    "actors/replay": (5975, 27),
-    "actors/sampler": (3052, 15),
-    "apis": (845, 6),
+    "actors/front": (1401, 10),
+    "actors/learner": (2354, 10),
+    "actors/replay": (5992, 27),
+    "actors/sampler": (3092, 15),
+    "apis": (848, 6),
     "apis/actions": (824, 6),
     "apis/apps": (672, 6),
     "apis/build": (538, 6),
     "apis/documents": (1617, 15),
     "apis/functions": (484, 3),
-    "apis/guest": (10883, 63),
+    "apis/guest": (11030, 64),
     "apis/plans": (203, 3),
-    "apis/prompts": (461, 7),
-    "apis/tasks": (6649, 39),
-    "apis/tasksets": (2907, 13),
-    "deploy": (85, 7),
-    "policy": (2799, 16),
+    "apis/prompts": (481, 7),
+    "apis/tasks": (6915, 40),
+    "apis/tasksets": (2920, 13),
+    "deploy": (166, 8),
+    "policy": (3512, 17),
     "policy/base": (25, 1),
-    "policy/engine": (2257, 11),
-    "policy/megatron": (2270, 9),
-    "runtime": (2738, 15),
-    "runtime/hosts": (2121, 9),
+    "policy/engine": (2383, 11),
+    "policy/megatron": (2357, 9),
+    "policy/vision": (257, 3),
+    "runtime": (2742, 15),
+    "runtime/hosts": (2107, 9),
     "runtime/logs": (507, 4),
     "runtime/messaging": (571, 4),
 }
@@ -53,14 +54,14 @@ WORDS: dict[str, int] = {
     "told": 29,
     "anew": 0,
     "stands": 15,
-    "beside": 31,
+    "beside": 32,
     "Invariant:": 152,
 }
 
 
 def product() -> list[Path]:
-    """The product's Python files."""
-    return [path for top in TOPS for path in sorted((ROOT / top).rglob("*.py"))]
+    """The product's files of Python and TOML."""
+    return [path for top in TOPS for kind in ("py", "toml") for path in sorted((ROOT / top).rglob(f"*.{kind}"))]
 
 
 def package(path: Path) -> str:
@@ -102,7 +103,9 @@ def test_every_package_has_a_budget() -> None:
 
 def test_no_file_is_longer_than_can_be_read_at_once() -> None:
     long = {
-        str(path.relative_to(ROOT)): n for path in product() if (n := len(path.read_text().splitlines())) > LONGEST_FILE
+        str(path.relative_to(ROOT)): n
+        for path in product()
+        if path.suffix == ".py" and (n := len(path.read_text().splitlines())) > LONGEST_FILE
     }
     assert not long
 

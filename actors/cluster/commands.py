@@ -26,9 +26,12 @@ def declare(parsers: Any, commands: Mapping[str, dict[str, Any]], examples: str 
     for name, of in commands.items():
         shown = "examples:\n" + of["examples"].strip("\n") + "\n" if "examples" in of else examples
         parser = parsers.add_parser(
-            name, help=of["summary"], description=of["description"].lstrip("\n"), epilog=shown,
+            name,
+            help=of["summary"],
+            description=of["description"].lstrip("\n"),
+            epilog=shown,
             usage=of.get("usage", "").lstrip("\n") or None,
-        )  # fmt: skip
+        )
         parser.set_defaults(parser=parser)
         if "main" in of:
             parser.set_defaults(main=_later(of["main"], of.get("takes")))

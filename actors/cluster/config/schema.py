@@ -293,7 +293,7 @@ class Deploy(Section, frozen=True, kw_only=True):
         prompt, memo = self.prompt, self.desktops.memo
         if self.model.endpoint is not None and prompt.format == "compact" and prompt.sight != USUAL:
             raise ConfigError(
-                "prompt.observation and prompt.coordinates change what a model at a URL is told in the published form"
+                "prompt.observation and prompt.coordinates change what a model at a URL gets in the published form"
                 " alone, and prompt.format is compact: set it to published"
             )
         if memo != "off" and (prompt.format != "compact" or prompt.sight.picture):

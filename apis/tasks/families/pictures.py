@@ -108,8 +108,8 @@ def _of_quarters(figures: dict[str, Points], name: str, asks: str) -> Callable[[
         ]
         right = random.randrange(4)
         values = {asks: colours[right] if asks == "colour" else shapes[right]}
-        told = worded(random, name, kind, split, **values)
-        return PictureGoal(kind, told, things=tuple(things), right=right, at=QUARTERS[right])
+        instruction = worded(random, name, kind, split, **values)
+        return PictureGoal(kind, instruction, things=tuple(things), right=right, at=QUARTERS[right])
 
     return drawn
 
@@ -123,8 +123,8 @@ def _bars(random: Random, split: str) -> PictureGoal:
         left, right, top = middle - BAR_WIDTH // 2, middle + BAR_WIDTH // 2, GROUND - height
         things.append(Thing(((left, top), (right, top), (right, GROUND), (left, GROUND)), COLOURS[colour]))
     right = heights.index(max(heights) if kind == "highest" else min(heights))
-    told = worded(random, "picture_bar", kind, split)
-    return PictureGoal(kind, told, things=tuple(things), right=right, at=(BARS_AT[right], GROUND - 100))
+    instruction = worded(random, "picture_bar", kind, split)
+    return PictureGoal(kind, instruction, things=tuple(things), right=right, at=(BARS_AT[right], GROUND - 100))
 
 
 def _name(random: Random, split: str) -> PictureGoal:
@@ -207,9 +207,16 @@ def _type(view: View) -> Move:
 
 def _family(name: str, goal: Callable[[Random, str], PictureGoal], decide: Decide) -> Family:
     return Family(
-        name, (CANVAS,), goal, _config, _evaluator, _solved, {"gui": decide}, wordings(name),
+        name,
+        (CANVAS,),
+        goal,
+        _config,
+        _evaluator,
+        _solved,
+        {"gui": decide},
+        wordings(name),
         values=lambda made: {made.wanted} - {"", *SHAPES, *COLOURS},
-    )  # fmt: skip
+    )
 
 
 FAMILIES = (
