@@ -159,7 +159,7 @@ class ContainerProvider(SandboxProvider):
                 binds += [(editor, code_start.EDITOR, "ro")]
         words = {
             "--name": sandbox.name,
-            "--label": LABEL,
+            "--label": f"{LABEL}={self._config.state_dir}",
             "--network": "none",
             "--hostname": "desktop",
             "--cap-drop": "ALL",

@@ -232,6 +232,7 @@ Path("done").touch()
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    cli.build_parser.cache_clear()  # it names the program as the folder before saw it
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:

@@ -43,7 +43,8 @@ def test_seats_wait_as_long_as_samplers_and_reservations_may_last() -> None:
 @pytest.mark.parametrize("name", sorted(deploy_files.bundled()))
 def test_every_actor_of_a_bundled_plan_can_be_made(name: str) -> None:
     whole = ["learner.parallel.pipeline=1"] * (name == "gpu-8")  # the bundled model has three layers
-    plan = planned(*whole, name=name)
+    blind = ["prompt.observation=text"] * (name == "vision")  # and reads text alone
+    plan = planned(*whole, *blind, name=name)
     hosts = {"main", *(host.name for host in plan.hosts)}
     for spec in specs(plan).values():
         assert spec.host in hosts  # type: ignore[attr-defined]

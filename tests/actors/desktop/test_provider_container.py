@@ -52,12 +52,15 @@ async def sandbox(state_dir: str) -> AsyncIterator[ContainerProvider]:
     assert isinstance(provider, ContainerProvider)
     yield provider
     await provider.close()
-    assert listed() == []
+    assert listed(state_dir) == []
 
 
-def listed() -> list[str]:
+def listed(state_dir: str) -> list[str]:
     done = subprocess.run(
-        ["podman", "ps", "--all", "--quiet", "--filter", f"label={LABEL}"], capture_output=True, text=True, check=True
+        ["podman", "ps", "--all", "--quiet", "--filter", f"label={LABEL}={state_dir}"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout.split()
 
@@ -102,7 +105,7 @@ async def test_containers_boot_whatever_the_umask_is(state_dir: str):
 
 
 @pytest.mark.parametrize("killed", ["client", "monitor", "container"])
-async def test_whatever_is_killed_the_desktop_can_be_destroyed(sandbox: ContainerProvider, killed: str):
+async def test_whatever_is_killed_the_desktop_can_be_destroyed(sandbox: ContainerProvider, state_dir: str, killed: str):
     desktop = await sandbox.boot(DesktopSpec())
     box = sandbox._sandboxes[desktop.name]
     assert box.process is not None
@@ -119,7 +122,7 @@ async def test_whatever_is_killed_the_desktop_can_be_destroyed(sandbox: Containe
     if killed != "monitor":
         assert not (await sandbox.probe(desktop)).alive
     await sandbox.destroy(desktop)
-    assert listed() == []
+    assert listed(state_dir) == []
     assert not (await sandbox.probe(desktop)).alive
 
 
@@ -143,8 +146,8 @@ from actors.desktop.provider import DesktopSpec
 
 async def main():
     provider = await open_provider(ContainerConfig(state_dir={state_dir!r}, runtime={RUNTIME!r}), "owner")
-    await provider.boot(DesktopSpec())
-    os.system("pkill -KILL conmon")  # nobody is left to bury the container
+    desktop = await provider.boot(DesktopSpec())
+    os.system(f"pkill -KILL -f 'conmon.* {{desktop.name}} '")  # nobody is left to bury the container
     os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())
@@ -153,7 +156,7 @@ asyncio.run(main())
     ended = await asyncio.create_subprocess_exec(".venv/bin/python", str(program))
     assert await ended.wait() == -signal.SIGKILL
     provider = await open_provider(ContainerConfig(state_dir=state_dir, runtime=RUNTIME), "next")
-    assert listed() == []
+    assert listed(state_dir) == []
     await provider.close()
     assert not [name for name in os.listdir(state_dir) if "owner" in name]
 

@@ -19,6 +19,7 @@ from actors.desktop.files.read_home import ReadLimits
 from actors.desktop.link import GuestLink
 from actors.desktop.pool.pool import open_provider
 from actors.desktop.provider import Desktop, DesktopSpec
+from actors.desktop.providers.container import LABEL
 from actors.desktop.providers.qemu import machine
 from actors.desktop.providers.qemu import provider as qemu_module
 from actors.desktop.providers.sandbox.provider import SandboxProvider
@@ -68,7 +69,7 @@ def left(state_dir: str) -> list[str]:
     traces += [line for line in Path("/proc/self/mounts").read_text().splitlines() if state_dir in line]
     if shutil.which("podman"):
         names = subprocess.run(
-            ["podman", "ps", "-aq", "--filter", "label=computerrl"], capture_output=True, check=False
+            ["podman", "ps", "-aq", "--filter", f"label={LABEL}={state_dir}"], capture_output=True, check=False
         )
         traces += names.stdout.decode().split()
     return traces
