@@ -33,6 +33,7 @@ FILTERS = {  # by ending: its own, the flat file's, another format's, with endin
     "odp": ("impress8", ("fodp", f"{_ODF} Presentation Flat XML"), ("pptx", "Impress MS PowerPoint 2007 XML"), ""),
 }  # fmt: skip
 ROUNDS, LARGEST, SCALES = 9, 9999, (0.25, 25e2, 25e6)  # quarters are exact in any sum
+TRIES = 4  # to draw quarters whose sums are no whole numbers
 START_S, PAUSE_S, BURY_S = 120.0, 0.02, 10.0
 END_S, TIMES = 20.0, 20  # an end may take so long, or so many times as long as what is wanted took
 
@@ -134,18 +135,32 @@ def places(document: Any, kind: int) -> list[str]:
     ]
 
 
-def rounds(document: Any) -> list[tuple[str, dict[str, float | str]]]:
+Drawing = tuple[str, dict[str, "float | str"]]  # numbers for cells as JSON, and what each formula comes to
+
+
+def rounds(document: Any) -> list[Drawing]:
     """Other numbers for all cells that hold one, some times over, and what the formulas come to with them."""
     constants, formulas = places(document, VALUE), places(document, FORMULA)
     if not formulas:
         return []
     drawn = random.SystemRandom()
-    drawings = []
+
+    def drawing(scale: float) -> Drawing:
+        inputs = {place: drawn.randint(-LARGEST, LARGEST) * scale for place in constants}
+        return json.dumps(inputs), dict(zip(formulas, results(document, inputs, formulas), strict=True))
+
+    drawings, whole = [], set(formulas)  # those whose results had no fraction yet: what rounds passes for them
     for at in range(ROUNDS):
         scale = SCALES[at % len(SCALES)]
-        inputs = {place: drawn.randint(-LARGEST, LARGEST) * scale for place in constants}
-        drawings.append((json.dumps(inputs), dict(zip(formulas, results(document, inputs, formulas), strict=True))))
+        tries = [drawing(scale) for _ in range(TRIES if scale < 1 else 1)]
+        drawings.append(max(tries, key=lambda made: len(whole & fractions(made))))
+        whole -= fractions(drawings[-1])
     return drawings
+
+
+def fractions(drawing: Drawing) -> set[str]:
+    """The formulas that came to no whole number."""
+    return {place for place, came in drawing[1].items() if isinstance(came, float) and not came.is_integer()}
 
 
 def results(document: Any, inputs: dict[str, float], formulas: list[str]) -> list[float | str]:
