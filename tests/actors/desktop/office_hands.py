@@ -13,6 +13,7 @@ import time
 import uno
 from com.sun.star.beans import PropertyValue
 from com.sun.star.connection import NoConnectException
+from com.sun.star.lang import DisposedException
 
 SCRIPT = "vnd.sun.star.script:Tools.Misc.Nothing?language=Basic&location=application"
 
@@ -113,7 +114,12 @@ def main() -> None:
     profile, jobs = sys.argv[1], json.load(sys.stdin)
     office, context = opened(profile)
     for job in jobs:
-        worked(context, *job)
+        try:
+            worked(context, *job)
+        except DisposedException:  # LibreOffice 7.4 aborts now and then; a second time is an error
+            office.wait()
+            office, context = opened(profile)
+            worked(context, *job)
     office.kill()
     office.wait()
     os._exit(0)  # UNO's threads may crash an interpreter that takes itself down
