@@ -61,7 +61,7 @@ smollm: setup
 
 # A small model that sees, of random weights, for deploy/vision.yaml.
 seeing: setup
-	@.venv/bin/python -m deploy.recipes.seeing models/seeing
+	@.venv/bin/python -m deploy.recipes.seeing models/seeing && echo "seeing: models/seeing is there; next:  .venv/bin/computerrl run vision"
 
 # VS Code for the desktops: 200 MB, half a minute. Only tasks of the suite `code` need it.
 vscode:
