@@ -16,7 +16,7 @@ from actors.errors import FencedOff, LedgerError
 from actors.replay import events, messages
 from actors.replay.database.transaction import LedgerPhaseSegment, Row, Transaction
 from actors.replay.ledger import figures, phases, retention, task_choice
-from actors.replay.ledger.retention import UNREADABLE, load_steps, tokens
+from actors.replay.ledger.retention import UNREADABLE, load_steps
 from actors.replay.rules.admission import Lineages, too_stale
 from actors.replay.rules.groups import GroupEnding, GroupState
 from runtime.messaging.message import BlobRef, Done, Version
@@ -356,7 +356,7 @@ def unreadable(tx: Transaction, msg: messages.Unreadable) -> Done:
             lost += 1
         elif str(row["id"]) in msg.without_signal:
             tx.end_group(row, GroupEnding.ZERO_VARIANCE)
-    samples = _leave_out(tx, tx.segment(lease["stay"]), bad) if batch.samples else 0
+    samples = _leave_out(tx, bad) if batch.samples else 0
     if bad:
         tx.emit(
             events.PAYLOADS_UNREADABLE, lease=msg.lease, phase=batch.phase.phase, groups=lost, samples=samples,
@@ -367,12 +367,12 @@ def unreadable(tx: Transaction, msg: messages.Unreadable) -> Done:
     return Done()
 
 
-def _leave_out(tx: Transaction, segment: LedgerPhaseSegment, bad: set[BlobRef]) -> int:
-    """Take steps out of the pool of `segment`; how many. A ledger that has just begun again holds no pool in memory."""
+def _leave_out(tx: Transaction, bad: set[BlobRef]) -> int:
+    """Take steps out of every pool to come; how many. Their pulse may be over, and come again after a resume."""
+    live = "SELECT s.token, s.n, s.ref FROM steps s JOIN episodes e ON e.token = s.token WHERE e.success AND e.live"
     bad_steps = [
-        (UNREADABLE, token, row["n"])
-        for token in tokens(tx, segment)
-        for row in tx.rows("SELECT n, ref FROM steps WHERE token = ? AND well_formed = 1", token)
+        (UNREADABLE, row["token"], row["n"])
+        for row in tx.rows(f"{live} AND s.well_formed = 1")
         if msgspec.msgpack.decode(row["ref"], type=messages.StepRef).blob in bad
     ]
     tx.many("UPDATE steps SET well_formed = ? WHERE token = ? AND n = ?", bad_steps)

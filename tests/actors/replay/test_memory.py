@@ -168,6 +168,26 @@ def test_what_can_not_be_read_is_left_out_though_the_ledger_began_anew_meanwhile
         play.trained(batch)
 
 
+def test_what_can_not_be_read_is_left_out_though_its_pulse_was_over_and_comes_again(tmp_path: Path) -> None:
+    play = Play(tmp_path, max_staleness=50).rl()
+    play.checkpointed("0.0")
+    for _ in range(3):
+        play.group([True, False])
+    play.trained(play.batch())
+    play.phase(Phase.PULSE, steps=9)
+    batch = play.batch()
+    gone = batch.samples[0].blob
+    play.phase(Phase.RL)
+    play.unreadable(batch, [gone])
+    play.resumed("1.0", "0.0")
+    play.phase(Phase.RL)
+    play.phase(Phase.PULSE, steps=9)
+    for _ in range(6):
+        batch = play.batch()
+        assert gone not in {sample.blob for sample in batch.samples}
+        play.trained(batch)
+
+
 def test_a_picture_that_two_steps_share_stays_and_goes_with_them(tmp_path: Path) -> None:
     desk = Desk(tmp_path, keep_payload_steps=1)
     desk.play.rl()
