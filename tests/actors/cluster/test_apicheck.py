@@ -118,22 +118,6 @@ async def test_a_step_says_what_is_not_as_wanted(step: Step, problem: str) -> No
         await steps.run([step])
 
 
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (["--app", "vcl"], "did you mean vlc?"),
-        (["--app", "terminal"], "no application with functions"),
-        (["--app", "vlc", "--function", "get_playlists"], "did you mean get_playlist?"),
-        (["--repeats", "-1"], "counts from 0"),
-    ],
-)
-def test_bad_input_is_one_line(args: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["apis", "check", *args]) == 2
-    error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == 1
-
-
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "absent", lambda wanted: wanted[:1])
     assert missing("vlc").startswith("missing: vlc-bin: make setup")

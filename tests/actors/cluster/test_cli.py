@@ -28,8 +28,6 @@ from apis.tasks import registry as tasks
 from runtime.errors import ConfigError
 from runtime.program import check_origin, program
 
-SEEN = ("--set", "prompt.observation=both", "--set")
-
 
 def call(*args: str, cwd: Path | None = None, text: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-m", "actors.cluster.cli", *args]
@@ -59,106 +57,6 @@ def test_every_command_names_a_function_that_takes_its_arguments() -> None:
             given = ("folder", *of["takes"]) if "takes" in of else ("args",)
             keywords = dict.fromkeys((*given[1:], "as_json"), "") if "takes" in of else {}
             inspect.signature(getattr(import_module(f"actors.{module}"), name)).bind(given[0], **keywords)
-
-
-def test_help_of_a_verb_shows_its_own_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    cli.build_parser.cache_clear()  # a test before may have made it in another folder
-    with pytest.raises(SystemExit):
-        cli.main(["demos", "show", "--help"])
-    examples = capsys.readouterr().out.partition("examples:\n")[2].splitlines()
-    assert examples == [f"  {program()} demos show cold --task text_editor/train/3"]
-
-
-@pytest.mark.parametrize(
-    ("args", "expected"),
-    [
-        (["rnu"], "did you mean run?"),
-        (["runs", "--jsno"], "did you mean --json?"),
-        (["runs", "more"], "more: unexpected"),
-        (["run"], "FILE"),
-        (["run", "lokal", "--dry-run"], "did you mean local?"),
-        (["run", "local", "--dry-run", "--set", "run.sed=1"], "did you mean run.seed?"),
-        (["run", "local", "--dry-run", "--set", "nothing"], "expected path=value"),
-        (["run", "local", "--json"], "--json goes with --dry-run"),
-        (["run", "local", "--resume"], "nothing to resume"),
-        (["logs", "nope"], "no run nope"),
-        (["parse", "--app", "libreoffice_cal"], "did you mean libreoffice_calc?"),
-        (["tasks", "check", "dektop"], "did you mean desktop?"),
-        (["tasks", "check", "desktop", "--family", "text_edtor"], "did you mean text_editor?"),
-        (["tasks", "check", "text_editor", "--route", "gpi"], "did you mean gui?"),
-        (["tasks", "check", "."], "no task files"),
-        (["tasks", "show", "text_editr/train/1"], "did you mean text_editor/train/1?"),
-        (["tasks", "show", "text_editor/trian/3"], "there is no split trian; did you mean train?"),
-        (["tasks", "show", "text_editor/train/1000000"], "its number is one from 0 to 999999"),
-        (["eval", "base", "--tasks", "text_editor", "--instances", "100001"], "0 to 100000 is not within"),
-        (["demos", "record", "text_editor", "--count", "99999999999"], "text_editor has 1000000 tasks"),
-        (["demos", "record"], "name a SUITE"),
-        (["demos", "record", "editor_copy"], "no family that may be trained on"),
-        (["demos", "record", "--tasks", "text_editor/held-out/3"], "is held out"),
-        (
-            ["demos", "record", "text_editor", "--set", "demos.count=3"],
-            "without a deploy file it sets keys of",
-        ),
-        (
-            ["demos", "record", "--deploy", "local", "--count", "3"],
-            "--count: with --deploy the file says it: change it with --set demos.count=VALUE",
-        ),
-        (["demos", "record", "--deploy", "local", "--seed", "0"], "--set run.seed=VALUE"),
-        (["demos", "record", "text_editor", "--resume", "--desktops", "3"], "--desktops: --resume goes on as"),
-        (["demos", "record", "text_editor", "--tasks", "text_editor/train/1"], "leave SUITE out"),
-        (["runs", "--seats", "3"], "--seats: no such argument; "),
-        (["demos", "show", "nope"], "no recording of that name"),
-        (["demos", "show", "nope.parquet"], "no such file"),
-        (["eval", "bse", "--tasks", "desktop"], "did you mean base?"),
-        (["eval", "base"], "nothing to play: name a suite"),
-        (["eval", "base", "--at", "final"], "--at final: base is a model"),
-        (["eval", "base", "--tasks", "desktop", "--instances", "0"], "--instances is 0"),
-        (["eval", "base", "--tasks", "desktop", "--decoding", "hot"], "--decoding hot: greedy, or t=T for"),
-        (["eval", "base", "--tasks", "desktop", "--episodes", "4"], "greedy episodes repeat"),
-        (["eval", "base", "--tasks", "editor_copy", "--split", "train"], "no such instances"),
-        (["eval", "base", "--like", "local", "--instances", "3"], "add --tasks SUITE"),
-        (["export", "nope", "out"], "no such run"),
-        (["export", "base", "/proc/x"], "DIR /proc: nothing can be written there"),
-        (["eval", "base", "--tasks", "desktop", "--osworld-out", "/proc/x"], "/proc/x: nothing can be written there"),
-        (["web", "--port", "70000"], "--port 70000: it is between 0 and 65535"),
-        (["web", "--host", "203.0.113.9"], "--host 203.0.113.9 --port 8600: can't be served"),
-        (["run", "smoke", "--runs", "a/" + "b" * 300], "File name too long"),
-        (["run", "smoke", "--name", "x" * 300], "300 bytes long"),
-        (["run", "smoke", "--name", "last"], "last stands for the newest run"),
-        (["run", "smoke", "--name=-x"], "no dot or dash at the beginning"),
-        (["runs", "--runs", "nope"], "--runs nope: there is no such folder"),
-        (["tasks", "check", "desktop", "--static", "--route", "gui"], "--route goes with plays on desktops"),
-        (["runs", "--runs", "/dev/null"], "--runs /dev/null: no folder of runs"),
-        (["demos", "record", "text_editor", "--model", "nope"], "--model nope: no such run in runs and no such model"),
-        (["model", "check", "nope"], "nope: no such run in runs and no such model folder; known: base, cloned"),
-        (["play", "desktop"], "desktop is a suite, whose families are in"),
-        (["play", "file_manager/3"], "there is no task file_manager/3: did you mean file_manager/train/3?"),
-        (["play", "file_manager", "--model", "127.0.0.1:9"], "begins with its scheme, as in http://127.0.0.1:9"),
-        (["apis", "build", "--app", "text_editor", "--tasks", "text_editor", "--model", "base"], "give its URL"),
-        (["demos", "show", "x" * 300], "no recording of that name"),
-        (["export", "base", "."], "exists already"),
-        (["run", "smoke", "--dry-run", "--set", "demos.source=x.parquet"], "demos.source: x.parquet: no such file"),
-        (
-            ["run", "smoke", "--dry-run", "--set", "prompt.observation=picture"],
-            "prompt.observation is picture, and the",
-        ),
-        (["run", "smoke", "--dry-run", *SEEN, "demos.source=x"], "demos.source is x and prompt.observation is both"),
-        (["run", "smoke", "--dry-run", *SEEN, "desktops.memo=on"], "desktops.memo is on and prompt.format is compact"),
-        (["run", "smoke", "--dry-run", "--set", "desktops.screen=224x224"], "whose application needs 800x600 pixels"),
-    ],
-)
-def test_bad_input_is_one_line_with_the_nearest_right_one(
-    args: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    try:
-        status = cli.main(args)
-    except SystemExit as ended:
-        status = int(ended.code or 0)
-    shown = capsys.readouterr().err
-    assert status == 2
-    assert shown.count("\n") == 1
-    assert expected in shown
 
 
 def test_it_says_which_build_it_is(capsys: pytest.CaptureFixture[str]) -> None:
@@ -208,25 +106,6 @@ def test_doctor_says_what_it_looked_at(tmp_path: Path) -> None:
         c["name"] for c in report["checks"]
     }
     assert all(check["mend"] for check in report["checks"] if not check["ok"])
-
-
-@pytest.mark.slow
-def test_a_reader_that_leaves_ends_no_run(tmp_path: Path) -> None:
-    work = """
-import sys, time
-from actors.cluster import output
-from actors.cluster.runs import execute
-from pathlib import Path
-for n in range(30):
-    execute.RunDisplay().note("going on")
-    time.sleep(0.01)
-output.line("done")
-Path("done").touch()
-"""
-    script = f"{sys.executable} -P -c '{work}' | head -1; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "going on\n", "")
-    assert (tmp_path / "done").exists()
 
 
 @pytest.fixture(autouse=True)
@@ -297,22 +176,6 @@ def test_cloning_from_another_observation_is_warned_of_in_one_line(
     assert capsys.readouterr().err == wanted
     assert cli.main(["demos", "show", file]) == 0
     assert f"observation {versions[0]}," in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("report", "x", "--out", ""),
-        ("run", "smoke", "--name", ""),
-        ("export", "base", "m", "--at", ""),
-        ("demos", "record", "text_editor", "--name", ""),
-        ("run", "smoke", "--set", ""),
-        ("demos", "record", "--tasks", ""),
-    ],
-)
-def test_an_empty_word_is_no_value(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    assert f"{words[-2]} is empty: give it a value" in refused(capsys, *words)
-    assert list(Path().iterdir()) == []
 
 
 def test_an_export_makes_no_folders(capsys: pytest.CaptureFixture[str]) -> None:

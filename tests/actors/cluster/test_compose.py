@@ -3,7 +3,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from actors.cluster.config import deploy_files, lanes
@@ -101,47 +100,6 @@ def test_seats_are_spread_evenly_over_processes() -> None:
     assert ("desktops/0", "desktop/0,3,6,9", "here") in plan.host_rows()
 
 
-def test_the_same_file_gives_the_same_plan() -> None:
-    assert msgspec.json.encode(planned().stages, enc_hook=str) == msgspec.json.encode(planned().stages, enc_hook=str)
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("tasks.train=[text_editor/held-out/3]", "tasks.train: text_editor/held-out/3 is also in tasks.eval"),
-        (
-            "tasks.train=[{family: tekst_editor, split: train, count: 3}]",
-            r"tasks.train.0.family: there is no family tekst_editor; did you mean text_editor\?",
-        ),
-        (
-            "tasks.train=[{family: text_editor, split: trian, count: 3}]",
-            r"tasks.train.0.family: suite text_editor has no split trian; did you mean train\?",
-        ),
-        ("tasks.train.0.count=99999999999", "tasks.train.0.family: suite text_editor numbers train from 0 to 999999"),
-        ("tasks.eval.1.first=100000", "tasks.eval.1.family: .* from 0 to 99999 in each family: 100000 to"),
-        (
-            "tasks.eval=[{suite: desktop, split: held-out, count: 99999999999}]",
-            "tasks.eval.0.suite: suite desktop numbers held-out from 0 to 99999 in each family",
-        ),
-        ("tasks.eval=[text_editor/held-out/100000]", "tasks.eval.0: .*its number is one from 0 to 99999"),
-        ("tasks.train=[text_editor/train/1, text_editor/train/1]", "tasks.train: .*listed twice"),
-        ("tasks.train=[text_editor/held-out/70]", "tasks.train: text_editor/held-out/70 is held out"),
-        ("tasks.demo=[{suite: desktop, split: held-out, count: 9, first: 900}]", "tasks.demo: .* is held out"),
-        (
-            "tasks.train=[{suite: desktp, split: train, count: 9}]",
-            "tasks.train.0.suite: desktp: .*did you mean desktop?",
-        ),
-        ("tasks.train=[]", "tasks.train is empty"),
-        ("run.require.bc_steps=901", "run.require.bc_steps is 901: the phases of entropulse have 900 such steps"),
-        ("run.require.rl_steps=75", "run.require.rl_steps is 75: .* have 74 such steps"),
-        ("desktops.processes=9", "more processes than desktops.count"),
-    ],
-)
-def test_what_does_not_fit_together_is_refused(override: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        planned(override)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("token", ["<|user|>", "e12"])  # its questions begin with a token that ours has not, or not
 def test_exercises_need_the_vocabulary_they_are_made_for(
@@ -155,13 +113,6 @@ def test_exercises_need_the_vocabulary_they_are_made_for(
     assert planned("learner.rehearsal=0")
     with pytest.raises(ConfigError, match=r"learner\.rehearsal is 8: .* another vocabulary"):
         planned("learner.rehearsal=8")
-
-
-def test_the_main_job_with_sglang_differs_in_its_engine_only() -> None:
-    ours, theirs = (deploy_files.load(name)[0] for name in ("local", "local-sglang"))
-    assert theirs.samplers.sglang
-    same = msgspec.structs.replace(theirs, samplers=ours.samplers, weight_sync=ours.weight_sync)
-    assert same == ours
 
 
 def test_a_curriculum_gets_the_kind_of_every_train_task() -> None:

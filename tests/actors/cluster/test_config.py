@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from actors.cluster import cli
 from actors.cluster.config import deploy_files, typed_yaml
 from actors.cluster.config.schema import DESKTOPS_MOST, SEED_MOST, Deploy, SeatsConfig
-from actors.cluster.config.suggest import hint, nearest
 from actors.cluster.runs import compose, loop
 from actors.desktop.config import SandboxConfig
 from runtime.errors import ConfigError
@@ -147,27 +146,9 @@ def test_bundled_files_are_found_from_anywhere(name: str, tmp_path: Path, monkey
     assert deploy_files.locate(name).name == "local.yaml"
 
 
-@given(st.text(max_size=12), st.lists(st.text(max_size=12), max_size=6))
-def test_a_suggestion_is_one_of_the_options(word: str, options: list[str]) -> None:
-    best = nearest(word, options)
-    assert best is None or best in options
-    assert hint(word, options)
-
-
 def huge(path: Path) -> None:
     path.touch()
     os.truncate(path, 20 << 30)
-
-
-@pytest.mark.parametrize("text", ["[" * 5000, "{a: " * 3000, "- " * 3000])
-@pytest.mark.parametrize("command", [["run", "--dry-run"], ["tasks", "list"]])
-def test_a_file_that_is_nested_too_deeply_is_refused_in_one_line(
-    text: str, command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "deep.yaml"
-    file.write_text(text)
-    assert cli.main([*command, str(file)]) == 2
-    assert capsys.readouterr().err.endswith(f": {file}: nested too deeply\n")
 
 
 BOMBS = {

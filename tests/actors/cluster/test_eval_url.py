@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 import os
-import re
 import struct
 import sys
 from pathlib import Path
@@ -46,40 +45,6 @@ def test_a_models_url_and_flags_become_a_deploy_file() -> None:
     )  # fmt: skip
     assert deploy.replay.lease_s >= 50 * 60, "so many answers of a slow model need a longer lease"
     assert settings.named(args).name == f"m at {URL}"
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((URL, "--tasks", "file_manager"), "--model-name NAME"),
-        ((URL, *WORDS, "--at", "final"), "--at: it goes with a run"),
-        (("base", *WORDS), "--model-name: it goes with a server's URL"),
-        ((URL, *WORDS), r"connection failed .*\(endpoint_silent\)"),
-        ((URL, *WORDS, "--api-key-env", "NOT_SET_AT_ALL"), "NOT_SET_AT_ALL, which is not set"),
-        ((URL, *WORDS, "--screen", "1920"), "WIDTHxHEIGHT"),
-        ((URL, *WORDS, "--screen", "20x30"), "from 224x224"),
-        (("http://me:secret@host/v1", *WORDS), "user name or password"),
-        ((URL, *WORDS, "--observation", "picture", "--format", "compact"), "prompt.format is compact"),
-        (("base", *WORDS[2:], "--observation", "picture"), "--observation: it goes with a server's URL"),
-        (
-            ("base", *WORDS[2:], "--set", "prompt={format: published, observation: both}"),
-            "prompt.observation is both, and the model in .* reads text alone",
-        ),
-        (("localhost:8000/v1", *WORDS), "begins with its scheme, as in http://localhost:8000/v1"),
-        ((URL, *WORDS[:3], "osworlds"), "a task set is fetched by  .* tasks fetch osworlds --from FOLDER"),
-        ((URL, *WORDS[:3], "file_manger"), "did you mean file_manager[?]$"),
-        ((URL, *WORDS, "--like", "nosuch"), "no run in .*no such deploy file"),
-    ],
-)
-def test_what_can_not_be_evaluated_is_refused_in_a_line(
-    words: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["eval", *words, "--runs", str(tmp_path / "runs")]) == 2
-    error = capsys.readouterr().err
-    assert len(error.splitlines()) == 1
-    assert re.search(said, error), error
-    assert "secret" not in error
-    assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
 
 
 @pytest.mark.parametrize(

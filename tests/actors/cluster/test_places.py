@@ -6,14 +6,12 @@ import json
 from pathlib import Path
 
 import msgspec
-import pytest
 import yaml
 
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import compose, doctor, loop
 from actors.desktop.config import SandboxConfig
-from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 from runtime.system import PlacerSpec
 
@@ -113,41 +111,6 @@ def test_limits_of_placed_desktops_are_fitted_where_they_are() -> None:
     assert [spec.config.fit_seats for spec in seats] == [2] * 4
     assert seats[0].config.desktops.provider == SandboxConfig()
     assert all(spec.config.fit_seats == 0 for spec in planned().stages[1] if spec.name.startswith("desktop/"))
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["desktops.place={CPU: 2}"], "cluster.engine is none"),
-        ([*PLACED, "desktops.place={CPU: 0}"], r"desktops\.place\.CPU is 0"),
-        ([*PLACED, "desktops.place={desktops: 1.5}"], r"desktops\.place\.desktops is 1\.5"),
-        (["samplers.place={CPU: 1}"], r"samplers\.place asks for machines, and cluster\.engine is none"),
-        (["cluster.engine=ray", "samplers.place={CPU: -1}"], r"samplers\.place\.CPU is -1"),
-        ([*SERVED, "samplers.attach=['http://h:1']"], r"samplers\.attach names servers that run already"),
-        ([*SERVED, "samplers.gpus=['0']"], r"samplers\.gpus is of this machine"),
-        ([*SERVED, "samplers.place={CPU: 1}"], r"samplers\.place asks for no GPU"),
-        (
-            [*SERVED, "samplers.engine.type=sglang", "weight_sync.transport=collective"],
-            r"weight_sync\.transport is collective: with samplers\.place",
-        ),
-        (["samplers.router_place={CPU: 1}"], r"samplers\.router_place asks for machines, and cluster\.engine is none"),
-        (["cluster.engine=ray", "learner.actor_place={CPU: 0}"], r"learner\.actor_place\.CPU is 0"),
-        (["learner.place={GPU: 1}"], r"learner\.place asks for machines, and cluster\.engine is none"),
-        (
-            [
-                "cluster.engine=ray",
-                "learner.place={GPU: 1}",
-                "samplers.engine.type=sglang",
-                "weight_sync.transport=collective",
-            ],
-            r"weight_sync\.transport is collective: with learner\.place",
-        ),
-        (["cluster.engine=slurm"], "cluster.engine"),
-    ],
-)
-def test_what_can_not_be_placed_is_refused(overrides: list[str], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        planned(*overrides)
 
 
 def test_a_key_for_an_endpoint_reaches_the_desktops_alone() -> None:

@@ -238,13 +238,6 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("key", REFUSED)
-def test_what_a_memo_does_not_hold_for_is_refused(key: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    given = [word for one in REFUSED[key] for word in ("--set", one)]
-    assert cli.main(["run", "smoke", "--dry-run", "--runs", str(tmp_path), *given]) == 2
-    assert key in capsys.readouterr().err
-
-
 def test_a_file_that_is_no_memo_is_refused_before_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "mine.parquet"
     file.write_text("no memo")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import getpass
 import inspect
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -201,40 +200,6 @@ def test_an_episode_is_kept_as_a_demonstration_beside_others(tmp_path: Path) -> 
     lost = played(outcome=Outcome(success=False, reason="agent_gave_up"))
     with pytest.raises(ConfigError, match="only a solved task"):
         command.keep(file, lost, by="person", form="compact", actions="both")
-
-
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (["file_managr/train/3"], "did you mean file_manager"),
-        ([TASK, "--keep", "mine.txt"], r"--keep mine\.txt: a recording is"),
-        (["file_manager/held-out/3", "--keep", "mine.parquet"], "--keep: file_manager/held-out/3 is held out"),
-        ([TASK, "--step"], "--step waits for a key"),
-        ([TASK, "--model-name", "x"], "--model-name: it goes with a server's URL"),
-        ([TASK, "--model", "http://127.0.0.1:9/v1"], "name the model as that server calls it: --model-name NAME"),
-        ([TASK, "--model", "http://127.0.0.1:9/v1", "--model-name", "m"], "MODEL http://127.0.0.1:9/v1: m: connection"),
-        ([TASK, "--max-turns", "0"], "--max-turns is 0"),
-        (
-            [TASK, "--set", "run.seed=1"],
-            "--set run.seed=1: without a deploy file it sets keys of",
-        ),
-        ([TASK, "--set", "desktops.provider.memory_mb=9"], "did you mean desktops.provider.memory_mib?"),
-        ([TASK, "--set", f"desktops.provider.state_dir=/var/{'x' * 80}"], "bytes too long for sockets' paths"),
-        ([TASK, "--max-tokens", "5"], "--max-tokens is of a model's answer: add --model"),
-        ([TASK, "--model", "base", "--max-tokens", "0"], "--max-tokens is 0"),
-        ([TASK, "--port", "99999"], "--port 99999: it is between 0 and 65535"),
-        ([TASK, "--keep", "/proc/mine.parquet"], "--keep /proc: nothing can be written there"),
-        ([TASK, "--keep", "k" * 245 + ".parquet"], r"--keep k{20}\.\.\.\.parquet: a file's name has at most 250 bytes"),
-        ([TASK, "--keep", "k" * 300 + "/mine.parquet"], "there is no folder k+: make it"),
-    ],
-)
-def test_what_can_not_be_played_is_refused_in_one_line(
-    words: list[str], why: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["play", *words]) == 2
-    said = capsys.readouterr().err
-    assert len(said.splitlines()) == 1
-    assert re.search(why, said), said
 
 
 @pytest.mark.desktop
