@@ -3,8 +3,10 @@
 import string
 import time
 import tracemalloc
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -26,13 +28,9 @@ from apis.actions.gui import (
     GUI,
     Action,
     Click,
-    DragAndDrop,
     Exit,
     Hotkey,
-    OpenApp,
     Quote,
-    Scroll,
-    SwitchWindow,
     Tool,
     Type,
     Wait,
@@ -55,174 +53,30 @@ def reason(answer: str, form: str = "compact", app: str = "text_editor") -> str:
     return found.reason
 
 
-@pytest.mark.parametrize(
-    ("answer", "action"),
-    [
-        ("Agent.click([640, 360])", Click(coordinates=(640, 360))),
-        ("Agent.click(coordinates=(0, 719), num_clicks=2)", Click(coordinates=(0, 719), num_clicks=2)),
-        ("Agent.click(e2, 1, 'right')", Click(coordinates="e2", button_type="right")),
-        ("Agent.click('e2')", Click(coordinates="e2")),
-        ("Agent.type(text='a\\tb\\n')", Type(text="a\tb\n")),
-        ("Agent.type(None, 'x', True, True)", Type(text="x", overwrite=True, enter=True)),
-        ("Agent.type(e1, text='it\\'s \"so\"')", Type(coordinates="e1", text='it\'s "so"')),
-        (r"Agent.type(text='C:\dir')", Type(text="C:\\dir")),
-        ("Agent.type(text='a(((((((((((((b')", Type(text="a(((((((((((((b")),
-        ("Agent.type(text='''one\\n'two''')", Type(text="one\n'two")),
-        ("Agent.drag_and_drop([1, 2], e1)", DragAndDrop(drag_from_coordinates=(1, 2), drop_on_coordinates="e1")),
-        ("Agent.scroll([1, 2], 'up')", Scroll(coordinates=(1, 2), direction="up")),
-        ("Agent.open_app(app_name='vlc')", OpenApp(app_name="vlc")),
-        ("Agent.switch_window(w1)", SwitchWindow(window_id="w1")),
-        ("Agent.switch_window('0x00000007')", SwitchWindow(window_id="0x00000007")),
-        ("Agent.hotkey(['Ctrl', 's'])", Hotkey(keys=("ctrl", "s"))),
-        ("Agent.quote('42 files')", Quote(content="42 files")),
-        ("Agent.wait()", Wait()),
-        ("Agent.exit(success=False)", Exit(success=False)),
-        ("WAIT", Wait()),
-        ("I am done\nDONE", Exit(success=True)),
-        ("FAIL", Exit(success=False)),
-        ("icon plum.txt -> click\nAgent.click(e1)\n\n", Click(coordinates="e1")),
-        ("<think>so</think>\n```python\nAgent.wait()\n```\n```python\nAgent.exit(True)\n```", Wait()),
-        ("```Agent.wait()```", Wait()),
-        ("so: ```python\nAgent.wait()``` done", Wait()),
-        ("```python Agent.wait()```", Wait()),
-        ("```Python Agent.wait()```", Wait()),
-        ("so: ```Agent.wait()```", Wait()),
-        ("so: ```Agent.wait()``` done", Wait()),
-        ("Action: ```python Agent.wait()```", Wait()),
-        ("```DONE\n```", Exit(success=True)),
-        ("```py\r\n  Agent.wait()\r\n  ```", Wait()),
-        ("```\nDONE\n```", Exit(success=True)),
-        ("add it\nAgent.type(text='```')", Type(text="```")),
-        ("```python\nAgent.type(text='``` ```')\n```", Type(text="``` ```")),
-        ("Agent.type(text='one\u2028two\u2029three')", Type(text="one\u2028two\u2029three")),
-        ("<think>" + "so " * 9000 + "</think>Agent.wait()", Wait()),
-        ("Agent.click([0x10, 0xA])", Click(coordinates=(16, 10))),
-        ("Agent.click([ 0x0, 1 ])", Click(coordinates=(0, 1))),
-        ("Agent.hotkey(('a', 'b'))", Hotkey(keys=("a", "b"))),
-        (r"Agent.type(text='\377\q\x41')", Type(text="\xff\\qA")),
-        ("Agent.type(text='')", Type(text="")),
-        ("Agent.type(text='''''')", Type(text="")),
-        ("Agent.type(e1,\ttext='x')", Type(coordinates="e1", text="x")),
-    ],
-)
-def test_accepts_what_the_functions_take(answer: str, action: Action) -> None:
-    assert parsed(answer) == action
+ANSWERS: dict[str, list[dict[str, str]]] = yaml.safe_load(Path(__file__).with_name("answers.yaml").read_text("utf-8"))
+LONG = [
+    (f"Agent.type(text='{'a' * 1001}')", "at most 1000 characters"),
+    ("Agent.click(" + "(" * 300 + ")" * 300 + ")", "deeply nested"),
+    ("Agent.click(" + "-" * 380 + "1)", "write [x, y]"),
+    ("x" * (MAX_ANSWER + 1), "longer than 8192 bytes"),
+    ("é" * (MAX_ANSWER // 2 + 1), "longer than 8192 bytes"),
+    ("CalcTools.set_zoom(" + "9" * 5000 + ")", "5000 digits are too many"),
+    ("CalcTools.set_zoom(value=" + "9" * 5000 + ")", "value: 5000 digits are too many"),
+]
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ("", "empty"),
-        ("I will click the button", "not one Python call"),
-        ("Agent.clik(e1)", "did you mean Agent.click?"),
-        ("Agent.click()", "needs the argument coordinates"),
-        ("Agent.click(e1, colour='red')", "no argument colour"),
-        ("Agent.click(e1, coordinates=e1)", "given twice"),
-        ("Agent.click(e1, 1, 'left', 4)", "at most 3 arguments"),
-        ("Agent.click(*[e1])", "no place"),
-        ("Agent.click(**{'a': 1})", "no place"),
-        ("Agent.click(e9)", "there is no element e9"),
-        ("Agent.click([1280, 0])", "outside the screen of 1280x720"),
-        ("Agent.click([-1, 0])", "outside the screen"),
-        ("Agent.click([1.0, 2])", "whole numbers"),
-        ("Agent.click([True, 2])", "whole numbers"),
-        ("Agent.click([1, 2, 3])", "write [x, y]"),
-        ("Agent.click(e1, num_clicks=9)", "from 1 to 3"),
-        ("Agent.click(e1, num_clicks=True)", "from 1 to 3"),
-        ("Agent.click(e1, button_type='x1')", "one of 'left', 'middle', 'right'"),
-        ("Agent.type(text=3)", "a string in quotes"),
-        ("Agent.type(text='a\\x1b[2J')", "control character '\\x1b'"),
-        ("Agent.type(text='\\ud800')", "can't be typed"),
-        (f"Agent.type(text='{'a' * 1001}')", "at most 1000 characters"),
-        ("Agent.type(text=f'{1}')", "without a prefix"),
-        ("Agent.type(text=b'x')", "without a prefix"),
-        ("Agent.type(text=rb'x')", "without a prefix"),
-        ("Agent.type(text=fr'{1}')", "without a prefix"),
-        ("Agent.type(text=r'\\')", "a string is not closed"),
-        ("Agent.type(text='a' + 'b')", "no place"),
-        ("Agent.type(text='open)", "not closed"),
-        ("Agent.type(overwrite=1)", "write True or False"),
-        ("Agent.scroll(e1, 'left')", "one of 'up', 'down'"),
-        ("Agent.open_app('bash')", "write one of"),
-        ("Agent.switch_window(w5)", "there is no window w5"),
-        ("Agent.hotkey(['ctrl', 'ctrl', 'alt', 'shift', 'a'])", "one to 4 keys"),
-        ("Agent.hotkey([])", "one to 4 keys"),
-        ("Agent.hotkey(['hyper'])", "'hyper' is no key"),
-        ("Agent.hotkey('ctrl')", "a list of one to 4 keys"),
-        ("Agent.exit()", "needs the argument success"),
-        ("Agent.wait().x", "not a call"),
-        ("Agent.wait()()", "only calls like"),
-        ("Agent.__class__(1)", "no function Agent.__class__"),
-        ("Agent.__init__.__globals__['os'].system('x')", "only calls like"),
-        ("__import__('os').system('x')", "only calls like"),
-        ("exec('x')", "no function exec"),
-        ("(lambda: 1)()", "no place"),
-        ("Agent.wait(); Agent.wait()", "no place"),
-        ("```python\nAgent.wait()\nAgent.wait()\n```", "2 lines"),
-        ("```python\nAgent.wait()", "not closed"),
-        ("```\nnot DONE\n```", "not a call"),
-        ("```never FAIL```", "invalid syntax"),
-        ("```\nmaybe\nAgent.exit(success=True)\n```", "2 lines"),
-        ("Agent.click(" + "(" * 300 + ")" * 300 + ")", "deeply nested"),
-        ("Agent.click(" + "-" * 380 + "1)", "write [x, y]"),
-        ("\x00", "no place"),
-        ("Agent.wait(\x00)", "no place"),
-        ("Ａgent.wait()", "no place"),
-        ("x" * (MAX_ANSWER + 1), "longer than 8192 bytes"),
-        ("é" * (MAX_ANSWER // 2 + 1), "longer than 8192 bytes"),
-        ("CalcTools.save()", "no function CalcTools.save"),
-        ("Agent.type(text='it's')", "ends before 's'"),
-        ("Agent.type(text='the dogs' bone')", "ends before 'bone'"),
-        ('Agent.type(text="say "hi" now")', "ends before 'hi'"),
-        ("Agent.type(text=it's)", "the quote after it opens no string"),
-        ("Agent.type(text=\u2019so\u2019)", "no quotation mark of Python"),
-        ("```python\nAgent.type(text='a\nb')\n```", "a line break inside a string is written"),
-        ("Agent.type(text='a\nb\nc')", "a line break inside a string is written"),
-        ("Agent.type(text='a\x0bb')", r"control character '\x0b'"),
-        ("Agent.type(text='a\x85b')", r"control character '\x85'"),
-        ("Agent.type(text='a\x1cb')", r"control character '\x1c'"),
-        ("<think>maybe\n```\nAgent.exit(True)\n```", "the reasoning that <think> begins does not end"),
-        ("<think>Agent.exit(True)</think>", "nothing stands after the reasoning"),
-        ("Agent.click([1e9, 2])", "digits only"),
-        ("Agent.click([0x123456789, 2])", "digits only"),
-        ("Agent.click([0x1g, 2])", "digits only"),
-        ("Agent.click([0b1, 2])", "digits only"),
-        ("Agent.click(e2x)", "write [x, y]"),
-        ("Agent.click(e22x)", "write [x, y]"),
-        ("Agent.click(_2x)", "write [x, y]"),
-        ("Agent.click 1", "not one Python call"),
-        ("Agent.switch_window('x')", "write a window id as listed"),
-        ("Agent.switch_window(3)", "write a window id as listed"),
-        ("Agent.switch_window(x)", "write a window id as listed"),
-        ("Agent.switch_window([w1])", "write a window id as listed"),
-        ("Agent.hotkey(['ctrl', 3])", "'that' is no key"),
-        ("Agent.click([0, 720])", "outside the screen"),
-        ("Agent.click([0, -1])", "outside the screen"),
-        ("1", "not a call"),
-        ("1a", "digits only"),
-        ("Agent.click({'x': 1})", "write [x, y]"),
-        ("Agent.click({}, a: 1)", "the character ':' has no place"),
-        ("Agent.click({'x': {}, 'y': 1})", "write [x, y]"),
-        ("Agent.click([1: 2])", "the character ':' has no place"),
-        ("r'x'a", "the string 'x' ends before 'a'"),
-        ("br'x'", "without a prefix"),
-        ("_r'x'", "opens no string"),
-        ("_'x'", "opens no string"),
-        ("a'x'", "opens no string"),
-        ("1r'x'", "digits only"),
-        ("'x'", "not a call"),
-        ("Agent.type(text='\\477')", "the escape \\477 is no character"),
-        ("Agent.type(text='''x'')", "a string is not closed"),
-        ("Agent.type(text='a\\", "a string is not closed"),
-        ("Agent.type(text='a\\'", "a string is not closed"),
-        ("CalcTools.set_zoom(" + "9" * 5000 + ")", "5000 digits are too many"),
-        ("CalcTools.set_zoom(value=" + "9" * 5000 + ")", "value: 5000 digits are too many"),
-        (
-            "<answer>Agent.wait()</answer> <answer>Agent.exit(True)</answer>",
-            "more follows </answer> on its line: write one <answer> with one action, at the end",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("answer", "action"), [(row["answer"], row["is"]) for row in ANSWERS["taken"]])
+def test_accepts_what_the_functions_take(answer: str, action: str) -> None:
+    found = parsed(answer)
+    assert not isinstance(found, RefusedAnswer), found.reason
+    assert line(found) == action
+
+
+def test_reasoning_of_any_length_is_passed_by() -> None:
+    assert parsed("<think>" + "so " * 9000 + "</think>Agent.wait()") == Wait()
+
+
+@pytest.mark.parametrize(("answer", "said"), [*((row["answer"], row["says"]) for row in ANSWERS["refused"]), *LONG])
 def test_says_why_it_refuses(answer: str, said: str) -> None:
     assert said in reason(answer)
     assert reason(answer).isprintable()

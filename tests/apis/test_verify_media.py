@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,68 +19,7 @@ from apis.tasks.verify.verify import GUEST_HOME, FileView
 NAMES = st.text("abc ", min_size=1, max_size=3)
 MARKS = st.lists(st.tuples(st.sampled_from(["", "plum", "kiwi"]), NAMES, st.sampled_from(["Documents/a", "b"])))
 ENTRIES = st.lists(st.sampled_from(["Music/a.wav", "Music/b.wav", "Music/c.wav"]), max_size=4)
-CHROMIUMS = b"""{
-   "checksum": "c316ea5abf52bdea9000b4a17e9cb02a",
-   "roots": {
-      "bookmark_bar": {
-         "children": [  ],
-         "date_added": "13440060707041588",
-         "date_last_used": "0",
-         "date_modified": "0",
-         "guid": "0bc5d13f-2cba-5d74-951f-3f233fe6c908",
-         "id": "1",
-         "name": "Bookmarks bar",
-         "type": "folder"
-      },
-      "other": {
-         "children": [ {
-            "children": [ {
-               "date_added": "13440060708535225",
-               "date_last_used": "0",
-               "guid": "5ca369b4-53e8-4a6a-9b34-42bd8b78ff1f",
-               "id": "6",
-               "name": "Willow",
-               "type": "url",
-               "url": "file:///home/agent/Documents/sleat.html"
-            }, {
-               "date_added": "13440060708535479",
-               "date_last_used": "0",
-               "guid": "c219b49c-e573-4020-9752-bf5c1c631b85",
-               "id": "7",
-               "name": "Zetom jasmine",
-               "type": "url",
-               "url": "file:///home/agent/Documents/doojak.html"
-            } ],
-            "date_added": "13440060708535002",
-            "date_last_used": "0",
-            "date_modified": "13440060708535479",
-            "guid": "6299256a-aaa2-403f-ab94-8d434c37e067",
-            "id": "5",
-            "name": "helmet",
-            "type": "folder"
-         } ],
-         "date_added": "13440060707041588",
-         "date_last_used": "0",
-         "date_modified": "13440060708535507",
-         "guid": "82b081ec-3dd3-529c-8475-ab6c344590dd",
-         "id": "2",
-         "name": "Other bookmarks",
-         "type": "folder"
-      },
-      "synced": {
-         "children": [  ],
-         "date_added": "13440060707041588",
-         "date_last_used": "0",
-         "date_modified": "0",
-         "guid": "4cf2e351-0e85-532b-bb37-df045d8f8d0f",
-         "id": "3",
-         "name": "Mobile bookmarks",
-         "type": "folder"
-      }
-   },
-   "version": 1
-}
-"""  # as Chromium 156 wrote it
+CHROMIUMS = Path(__file__).with_name("bookmarks_of_chromium.json").read_bytes()  # as Chromium 156 wrote it
 ONE = [("", "Plum", "Documents/plum.html")]
 
 
