@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -138,26 +138,43 @@ def guest_files() -> dict[str, Path]:
     return own | built.guest_files()
 
 
-BY_FOLDER = declared()
-APPS = tuple(BY_FOLDER.values())
+BY_FOLDER: dict[str, App] = {}
+APPS: list[App] = []
+APP_NAMES: list[str] = []
+PROGRAMS = {"libreoffice"}  # what opens a window when it is started
+ALIASES: dict[str, str] = {}  # what else people call them: without the maker, as published, and by program
+OPENS: dict[str, str] = {}  # the application of a file by its name's ending
+_BY_CLASS: dict[str, str] = {}
+_BY_PUBLISHED: dict[str, App] = {}
+_BY_NAME: dict[str, App] = {}
 
-PROGRAMS = {app.argv[0] for app in APPS if app.argv} | {"libreoffice"}  # what opens a window when it is started
-APP_NAMES = tuple(app.name for app in APPS)
-# What else people call them: without the maker, as published, and by program.
-ALIASES = {
-    alias: app.name
-    for app in APPS
-    for alias in (
-        app.name.removeprefix("libreoffice_").removeprefix("google_"),
-        (app.published or app.name).replace(" ", "_"),
-        *(app.argv[:1] if app.argv[:1] != OFFICE[:1] else ()),
-    )
-    if alias not in APP_NAMES
-}
-OPENS = {ending: app.name for app in APPS for ending in app.opens}  # the application of a file by its name's ending
-_BY_CLASS = {wm_class: app.name for app in APPS for wm_class in app.wm_classes}
-_BY_PUBLISHED = {app.published: app for app in APPS if app.published}
-_BY_NAME = {app.name: app for app in APPS}
+
+def bring(folder: str, app: App) -> None:
+    """Have an application from here on; its tables are the same objects to all who read them."""
+    BY_FOLDER[folder] = _BY_NAME[app.name] = app
+    APPS.append(app)
+    APP_NAMES.append(app.name)
+    short = app.name.removeprefix("libreoffice_").removeprefix("google_")
+    program = () if app.argv[:1] == OFFICE[:1] else app.argv[:1]
+    ALIASES.update(dict.fromkeys((short, (app.published or app.name).replace(" ", "_"), *program), app.name))
+    ALIASES.pop(app.name, None)
+    PROGRAMS.update(app.argv[:1])
+    OPENS.update(dict.fromkeys(app.opens, app.name))
+    _BY_CLASS.update({each: app.name for each in app.wm_classes if each not in _BY_CLASS})
+    if app.published:
+        _BY_PUBLISHED.setdefault(app.published, app)
+
+
+def bring_built(name: str, argv: Sequence[str], windows: Sequence[str]) -> None:
+    """Have the application that a built folder or a profile declares, where it is not here."""
+    if argv and windows and name not in _BY_NAME:
+        bring(name, App(name, tuple(windows), name, tuple(argv), optional=True, program=argv[0]))
+
+
+for _folder, _app in declared().items():
+    bring(_folder, _app)
+for _api in map(built.read, built.folders()):
+    bring_built(_api.app, _api.argv, _api.windows)
 
 
 def app_of_class(wm_class: str) -> str | None:

@@ -32,6 +32,10 @@ Sentence = Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x1f\x7f-\x9f\u2028\u2
 # A module of the guest's own, and the text that its class `App` is made with.
 Helpers = Annotated[str, msgspec.Meta(pattern=r"\A(guest(\.[a-z][a-z0-9_]*)+( [ -~]{1,100})?)?\Z")]
 Module = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,39}\Z")]
+Argv = Annotated[
+    list[Annotated[str, msgspec.Meta(pattern=r"\A[!-~]([ -~]{0,98}[!-~])?\Z")]], msgspec.Meta(max_length=12)
+]
+WindowClass = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9][a-z0-9._-]{0,59}\Z")]
 Params = Annotated[dict[Name, Parameter], msgspec.Meta(max_length=6)]
 NUMBERS = ("integer", "number", "text", "line", "names")  # kinds whose limits are numbers
 # How many limits a parameter of each kind has, at least and at the most.
@@ -54,12 +58,15 @@ class BuiltFunction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Api(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What `api.json` holds; the guest reads it, too."""
 
-    app: str
+    app: Name
     owner: Owner
     title: Sentence
     helpers: Helpers
     imports: list[Module]
     functions: Annotated[dict[Name, BuiltFunction], msgspec.Meta(max_length=64)]
+    # Of an application that is not here: program and words that start it, and its windows' classes.
+    argv: Argv = []
+    windows: Annotated[list[WindowClass], msgspec.Meta(max_length=4)] = []
     # Of an MCP server whose tools they are: its command, or its URL. `code.json` then names the tools.
     server: Annotated[list[str], msgspec.Meta(max_length=20)] = []
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from apis import built
-from apis.applications import APP_NAMES, BY_FOLDER, OWN, modules_brought
+from apis.applications import APP_NAMES, BY_FOLDER, OWN, bring_built, modules_brought
 from apis.functions.declaration import Function, Tool, read
 from apis.functions.values import fit
 from runtime.errors import ConfigError
@@ -31,6 +32,7 @@ def _add(folders: Iterable[Path]) -> None:
     """Add the functions of accepted folders to applications that are here. Raises ConfigError."""
     for folder in folders:
         api = built.read(folder)
+        bring_built(api.app, api.argv, api.windows)
         owners = {each.owner: app for app, functions in TOOLS.items() for each in functions}
         if api.app not in APP_NAMES or owners.get(api.owner, api.app) != api.app or api.owner == "Agent":
             raise ConfigError(f"{folder}: {api.owner} can't have functions of {api.app}")
@@ -50,6 +52,18 @@ def use(named: Sequence[str]) -> None:
 
 
 _add(built.folders())
+
+
+@contextmanager
+def shown(app: str, functions: Sequence[Function]) -> Iterator[None]:
+    """While the block lasts, `app` has these functions, too."""
+    before = TOOLS.get(app, ())
+    TOOLS[app] = (*before, *functions)
+    _index()
+    try:
+        yield
+    finally:
+        TOOLS[app] = before
 
 
 def declared(owner: str, name: str) -> Function:

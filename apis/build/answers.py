@@ -82,6 +82,10 @@ class _Interfaces(msgspec.Struct, forbid_unknown_fields=True):
     functions: Annotated[list[dict[str, Any]], msgspec.Meta(max_length=40)]
 
 
+class _Plans(msgspec.Struct, forbid_unknown_fields=True):
+    plans: dict[int, Annotated[list[dict[str, Value]], msgspec.Meta(max_length=4)]]
+
+
 def block(answer: str, kind: str) -> str:
     """The text of the last fenced block of a kind. Raises AnswerRefusedError."""
     if len(answer.encode("utf-8", "surrogatepass")) > ANSWER_BYTES:
@@ -196,6 +200,17 @@ def _readable(effect: Effect, profile: Profile) -> None:
         raise AnswerRefusedError("an effect's file is a path below the home folder")
     if effect.equals is None and not effect.has and not any(effect.lacks):
         raise AnswerRefusedError("an effect says what it equals, has or lacks")
+
+
+def plans(answer: str, function: Function, count: int) -> dict[int, list[dict[str, Any]]]:
+    """By numbers of `count` tasks, from 1, the arguments of the calls that do them or a step of them.
+
+    Raises AnswerRefusedError.
+    """
+    made = _decoded(block(answer, "json"), _Plans).plans
+    if strange := [number for number in made if not 1 <= number <= count]:
+        raise AnswerRefusedError(f"there is no task {strange[0]}")
+    return {number: [checked(function, given) for given in calls] for number, calls in sorted(made.items()) if calls}
 
 
 def as_cases(interface: Interface, made: Cases, profile: Profile) -> list[Case]:

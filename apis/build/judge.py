@@ -13,6 +13,7 @@ import msgspec
 NOTICED_LEAST = 0.5  # of the mutants, the empty body among them; some change nothing that shows
 SLOW_MS = 500.0  # at the 95th percentile
 ROUNDS_MOST = 3
+PAIRS_LEAST = 3  # of turns, for an interval
 
 
 class Trial(msgspec.Struct, frozen=True):
@@ -59,6 +60,28 @@ def finding(trial: Trial) -> Complaint | None:
     return None
 
 
+class Weighed(msgspec.Struct, frozen=True):
+    """The paired trial of a function: the same held-out tasks without it and with it; intervals are of 95 %."""
+
+    tasks: int = 0
+    solved: tuple[int, int] = (0, 0)  # without, with
+    gain: tuple[float, float] = (-1.0, 1.0)  # interval of the difference in success
+    turns: float = 0.0  # more turns with it, a mean over tasks that were solved both ways
+    turns_within: tuple[float, float] | None = None  # None where fewer than `PAIRS_LEAST` were
+    why: str = ""  # where nothing was played
+
+    @property
+    def verdict(self) -> str:
+        """Whether it earns its place, costs more than it brings, or nothing shows."""
+        low, high = self.turns_within or (-1.0, 1.0)
+        before, after = self.solved
+        if not self.tasks:
+            return "not tried"
+        if self.gain[0] > 0 or (after >= before and high < 0):
+            return "earns its place"
+        return "costs more" if self.gain[1] < 0 or (after <= before and low > 0) else "no difference shown"
+
+
 class Built(msgspec.Struct, frozen=True):
     """What became of one interface."""
 
@@ -68,3 +91,4 @@ class Built(msgspec.Struct, frozen=True):
     rounds: int
     trial: Trial = Trial()
     serves: Sequence[int] = ()
+    weighed: Weighed | None = None  # None without held-out tasks

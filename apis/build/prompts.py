@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -70,8 +70,8 @@ def cases(profile: Profile, interface: Interface) -> Messages:
         _declared(profile, interface),
         f"Write cases that find a wrong implementation. Before each, {profile.title} is opened again on these files of "
         f"the home folder: {files}; the first is in front.",
-        f"`puts` prepares: {', '.join(profile.puts)}. An effect reads one of {', '.join(profile.reads)}, or a `file` "
-        "below the home folder after the document was saved, and says what it equals, has or lacks.",
+        f"`puts` prepares: {_named(profile, profile.puts)}. An effect reads one of {_named(profile, profile.reads)}, "
+        "or a `file` below the home folder after the document was saved, and says what it equals, has or lacks.",
         "Give three right calls with values that differ, one of them at an edge (first, last, empty, beyond Z), and "
         "two wrong ones with part of the refusal. Each effect must fail where the function does nothing. A function "
         "that only answers has no effect, and `says` is part of its answer.",
@@ -79,6 +79,10 @@ def cases(profile: Profile, interface: Interface) -> Messages:
         '"puts": {"text": "a\\nb\\nc"}, "effects": [{"read": "text", "equals": "a\\nlilies\\nc"}]}], '
         '"wrong": [{"arguments": {"number": 99, "line": "x"}, "refusal": "lines"}]}\n```',
     )
+
+
+def _named(profile: Profile, names: Iterable[str]) -> str:
+    return "; ".join(f"{name} ({profile.means[name]})" if name in profile.means else name for name in names)
 
 
 def repair(  # noqa: PLR0917 - what a repair is asked with
@@ -101,6 +105,21 @@ def repair(  # noqa: PLR0917 - what a repair is asked with
         f"The cases:\n{shown}",
         f"What came of it:\n{problem[:4000]}",
         forms[about],
+    )
+
+
+def trial(profile: Profile, interface: Interface, tasks: Sequence[str]) -> Messages:
+    """Asks which held-out tasks the function helps with, and by which calls."""
+    listed = "\n".join(f"{number}. {text}" for number, text in enumerate(tasks, 1))
+    return _asked(
+        f"trial {interface.name}",
+        profile,
+        _declared(profile, interface),
+        f"Tasks that it was not written for:\n{listed}",
+        "Which of them do calls of this function do, or a step of them? At most four calls each, made one after the "
+        "other when the task begins. What is left is done by mouse and keyboard. Leave out tasks without a use for it.",
+        'Answer with one ```json block, arguments by number of the task, like\n```json\n{"plans": {"2": [{"number": 1, '
+        '"line": "lilies"}]}}\n```',
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 
 from apis.actions.arguments import MEANING as UNITS
@@ -51,7 +50,6 @@ def _notes(notes: tuple[str, ...], space: ActionSpace) -> str:
     return "Notes:\n" + "\n".join(f"- {note}" for note in lines)
 
 
-@functools.lru_cache(maxsize=64)
 def _functions(app: str, space: ActionSpace, unit: Unit) -> str:
     by_owner: dict[str, list[Function]] = {}
     for function in functions_for(app, space).values():

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from tests.build.model import Recorded, served
 
@@ -76,7 +77,25 @@ def recording(names: Collection[str]) -> dict[str, Any]:
         body = BODIES[name]
         source = f"def {name}(number, line):\n    {MARK} = 0\n{textwrap.indent(body.strip(), '    ')}"
         answers |= {f"implement {name}": fenced("python", source), f"cases {name}": fenced("json", json.dumps(CASES))}
+        plans = {"plans": {"18": [{"number": 1, "line": "mirror"}]}}  # Make draiwim.md say nothing but 'mirror'
+        answers[f"trial {name}"] = fenced("json", json.dumps(plans))
     return answers
+
+
+class PlaysToo(Recorded):
+    """Plays an episode, too: by the function that is built where its prompt has it, else by keys."""
+
+    async def answer(self, request: web.Request) -> web.Response:
+        messages = (await request.json())["messages"]
+        if messages[-1]["content"].startswith("stage: "):
+            return await super().answer(request)
+        called = ["EditorTools.right(number=1, line='mirror')"]
+        typed = ["Agent.hotkey(keys=['ctrl', 'a'])", "Agent.type(text='mirror')"]
+        steps = called if "def right" in json.dumps(messages) else typed
+        steps += ["Agent.hotkey(keys=['ctrl', 's'])", "Agent.exit(success=True)"]
+        said = fenced("python", steps[sum(each["role"] == "assistant" for each in messages) % len(steps)])
+        choice = {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": "stop"}
+        return web.json_response({"choices": [choice], "usage": {"prompt_tokens": 7, "completion_tokens": 1}})
 
 
 async def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -111,21 +130,22 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize(
-    "names",
-    [("right", "off_by_one", "silent"), pytest.param(tuple(BODIES), marks=pytest.mark.proof)],
+    ("names", "plays"),
+    [(("right", "off_by_one", "silent"), "model"), pytest.param(tuple(BODIES), "oracle", marks=pytest.mark.proof)],
     ids=["few", "all"],
 )
 async def test_right_functions_are_accepted_and_planted_faulty_ones_are_not(
-    state_dir: str, tmp_path: Path, names: tuple[str, ...]
+    state_dir: str, tmp_path: Path, names: tuple[str, ...], plays: str
 ) -> None:
     out, tasks = tmp_path / "out", tmp_path / "tasks.txt"
     tasks.write_text("Change the second line\n")
     hook = tmp_path / "hooked.py"
     hook.write_text(HOOKED)
-    async with served(Recorded(recording(names))) as url:
+    async with served(PlaysToo(recording(names))) as url:
         done = await run(
             str(hook), "apis", "build", "--app", "text_editor", "--tasks", str(tasks), "--model", url,
-            "--model-name", "m", "--out", str(out), "--rounds", "0", "--json",
+            "--model-name", "m", "--out", str(out), "--rounds", "0", "--json", "--trial", "text_editor",
+            "--trial-by", plays,
             "--set", f"desktops.provider.state_dir={state_dir}", PYTHONPATH=os.getcwd(),
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -133,6 +153,9 @@ async def test_right_functions_are_accepted_and_planted_faulty_ones_are_not(
     verdicts = {each["name"]: each for each in json.loads(done.stdout)}
     assert {name for name, each in verdicts.items() if each["accepted"]} == {"right"}
     assert verdicts["right"]["trial"]["mutants"] >= 3
+    weighed = verdicts["right"]["weighed"]
+    assert (weighed["tasks"], weighed["solved"]) == (1, [1, 1])
+    assert weighed["turns"] == (-1 if plays == "model" else 0)
     if "never_ends" in names:
         assert "did not end" in verdicts["never_ends"]["why"]
         assert "/etc/passwd" in verdicts["reads_others"]["why"]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from actors.cluster.build.pipeline import BuildLedger, Pipeline
+from actors.cluster.build.pipeline import BuildLedger, Pipeline, Played, weigh
 from actors.desktop.config import EndpointConfig
 from actors.desktop.endpoint import Endpoint
 from apis import built
 from apis.build import answers, judge, profile
 from apis.build.answers import AnswerRefusedError, Cases, Interface
-from apis.build.judge import Built, Trial
+from apis.build.judge import Built, Trial, Weighed
 from runtime.errors import ConfigError
 from tests.build.model import Recorded, served
 
@@ -34,6 +37,10 @@ def code(name: str, body: str = "app.set_text(str(number))") -> str:
 def cases(text: str = "5") -> str:
     right = [{"arguments": {"number": 5}, "effects": [{"read": "text", "equals": text}]}] * 2
     return f"```json\n{json.dumps({'right': right, 'wrong': [{'arguments': {'number': 0}, 'refusal': 'number'}]})}\n```"
+
+
+def fenced_json(value: Any) -> str:
+    return f"```json\n{json.dumps(value)}\n```"
 
 
 class Stands:
@@ -99,6 +106,51 @@ async def test_a_model_that_errs_is_asked_again_and_what_fails_to_the_end_is_dro
 
 class KilledError(BaseException):
     """As by `kill -9`: nothing tidies up in the ledger."""
+
+
+HELD_OUT = {f"family/held-out/{number}": f"Do thing {number}" for number in range(5)}
+WEIGHED: dict[str, Any] = {"require 1": listed("less_turns", "breaks_it", "no_use", "no_plan")}
+for each, plan in (("less_turns", range(1, 6)), ("breaks_it", range(1, 6)), ("no_use", ()), ("no_plan", (9,))):
+    made = {"plans": {str(number): [{"number": 1}] for number in plan}}
+    WEIGHED |= {f"implement {each}": code(each), f"cases {each}": cases(), f"trial {each}": fenced_json(made)}
+
+
+async def test_a_function_earns_its_place_in_a_paired_trial_or_is_dropped_and_nothing_is_played_twice(
+    tmp_path: Path,
+) -> None:
+    played: list[tuple[str, str]] = []
+
+    async def plays(task: str, interface: Interface | None, source: str, calls: Any) -> Played:
+        played.append((task, interface.name if interface else ""))
+        if len(played) == 7:
+            raise KilledError
+        assert calls == ([{"number": 1}] if interface else [])
+        return Played(interface is None or interface.name != "breaks_it", 5 if interface is None else 3, 10)
+
+    more: Any = {"plays": plays, "held_out": HELD_OUT}
+    with pytest.raises(KilledError):
+        await build(tmp_path, Recorded(WEIGHED), Stands(), **more)
+    done, made = await build(tmp_path, model := Recorded(WEIGHED), Stands(), **more)
+    assert len(played) == 16  # 5 without, twice 5 with, and the one that was cut
+    assert not any(stage.startswith("implement") for stage in model.asked)
+    assert [each.accepted for each in done] == [True, False, True, True]
+    assert "breaks_it" not in {*made.sources, *made.cases, *made.interfaces}
+    first, second, third, fourth = (each.weighed or Weighed() for each in done)
+    assert (first.verdict, first.turns, first.turns_within, first.solved) == ("earns its place", -2, (-2, -2), (5, 5))
+    assert (second.verdict, second.solved) == ("costs more", (5, 0))
+    assert (third.why, fourth.why) == ("no held-out task has a use for it", "there is no task 9")
+
+
+def test_a_difference_is_shown_only_where_its_interval_leaves_no_doubt() -> None:
+    def verdict(*more: int, lost: int = 0) -> str:
+        pairs = [(Played(True, 5), Played(number >= lost, 5 + each)) for number, each in enumerate(more)]
+        return weigh(pairs).verdict
+
+    assert verdict(-2, -2) == "no difference shown"  # two pairs have no interval
+    assert verdict(-2, -3, -2) == "earns its place"
+    assert verdict(-2, 3, -2) == "no difference shown"
+    assert verdict(1, 1, 2, 1) == "costs more"
+    assert verdict(-2, -2, -2, -2, lost=1) == "no difference shown"
 
 
 async def test_a_build_killed_after_any_step_goes_on_and_asks_nothing_twice(
@@ -170,12 +222,34 @@ def api(folder: Path, **change: Any) -> Path:
         {"functions": {"good_name": {"does": "Do this.", "params": {"number": {"kind": "integer"}}}}},
         {"functions": {"good_name": {"does": "Do this.", "params": {"number": {"kind": "python"}}}}},
         {"functions": {"good_name": {"does": "Do\nthis."}}},
+        {"app": "Bad Name"}, {"argv": ["a\nb"]}, {"windows": ["A B"]},
     ],
 )  # fmt: skip
 def test_a_hostile_declaration_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     assert built.read(api(tmp_path)).owner == "EditorTools"
     with pytest.raises(ConfigError, match=r"api\.json"):
         built.read(api(tmp_path, **change))
+
+
+BROUGHT = """
+from apis.applications import app_named, app_of_class
+from apis.actions.grammar import parse
+from apis.prompts.system import compact_system
+assert app_of_class("Viewer") == "viewer" and app_of_class("mousepad") == "text_editor"
+assert app_named("viewer").argv == ("viewer", "--new") and "def good_name" in compact_system("viewer")
+print(parse("OtherTools.good_name(number=2)", "viewer").arguments, parse("Agent.open_app('viewer')", "").app_name)
+"""
+
+
+def test_a_folder_brings_an_application_that_is_not_here(tmp_path: Path) -> None:
+    change = {"app": "viewer", "owner": "OtherTools", "argv": ["viewer", "--new"], "windows": ["viewer", "mousepad"]}
+    built.accept(api(tmp_path, **change))
+    env = os.environ | {built.PLACES_ENV: str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", BROUGHT], env=env, capture_output=True, text=True, check=False)
+    assert done.stdout == "{'number': 2} viewer\n", done.stderr
+    built.accept(api(tmp_path, **change | {"argv": []}))
+    done = subprocess.run([sys.executable, "-c", BROUGHT], env=env, capture_output=True, text=True, check=False)
+    assert "can't have functions of viewer" in done.stderr
 
 
 def test_acceptance_writes_no_other_file_and_a_run_keeps_its_digest(

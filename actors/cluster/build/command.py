@@ -13,24 +13,26 @@ from pathlib import Path
 import msgspec
 
 from actors.cluster import output
+from actors.cluster.build.paired import Counting, PairedTrial
 from actors.cluster.build.pipeline import FILE, BuildLedger, Exchange, Pipeline
 from actors.cluster.build.trials import Trials
 from actors.cluster.checks.desk import provider, sandbox_set
 from actors.cluster.checks.tasks import refuse_unless_fit
 from actors.cluster.config import suites, tasksets
+from actors.cluster.config.schema import SeatsConfig
 from actors.cluster.config.suggest import hint
 from actors.cluster.evaluate import settings
 from actors.desktop.config import EndpointConfig, key_of
-from actors.desktop.endpoint import Endpoint
 from actors.desktop.link import LinkDown
 from actors.errors import DesktopFault
 from apis import built
 from apis.apps.check.case import NotSo
 from apis.build import profile as profiles
 from apis.build.answers import AnswerRefusedError, Cases, Interface, sound
-from apis.build.judge import Built
+from apis.build.judge import Built, Weighed
 from apis.catalogue import TOOLS
 from apis.tasks import osworld, registry
+from apis.tasks.words import HELD_OUT
 from runtime import disk
 from runtime.errors import ConfigError
 from runtime.program import program
@@ -38,6 +40,7 @@ from runtime.system import run as run_loop
 
 EXEMPLARS_MOST, EXEMPLAR_CHARS = 200, 500
 EACH = 4  # instances of each family of a suite
+HELD = 20  # of each family of a paired trial
 
 
 def build(args: argparse.Namespace) -> int:
@@ -50,6 +53,8 @@ def build(args: argparse.Namespace) -> int:
         )
     settings.refuse_nameless(args)
     config = EndpointConfig(url=args.model, model=args.model_name, key_env=args.api_key_env or "", timeout_s=600.0)
+    held_out = _held_out(profile, args.trial)
+    seats = SeatsConfig(count=1, screenshots="none", provider=sandbox_set(args.overrides))
     folder = Path(args.out or f"apis-{profile.app}")
     if (folder / FILE).exists() != args.resume:
         raise ConfigError(
@@ -59,23 +64,26 @@ def build(args: argparse.Namespace) -> int:
         )
     refuse_unless_fit()
     folder.mkdir(parents=True, exist_ok=True)
-    described = [profile, exemplars, config.url, config.model, args.most, args.rounds]
+    described = [profile, exemplars, config.url, config.model, args.most, args.rounds, list(held_out), args.trial_by]
     begun = hashlib.sha256(msgspec.json.encode(described)).hexdigest()
     ledger = BuildLedger(folder, begun)
     shown = output.Progress(as_json=args.json)
 
     async def work() -> list[Built]:
-        endpoint = Endpoint(config, key_of(config, os.environ))
+        endpoint = Counting(config, key_of(config, os.environ))
+        played = PairedTrial(profile, seats, endpoint if args.trial_by == "model" else None)
         async with provider(sandbox_set(args.overrides)) as made:
             trials = Trials(profile, made)
             known = [function.name for function in TOOLS.get(profile.app, ())]
             limits = {"rounds": args.rounds, "budget_tokens": args.budget_tokens}
             done = Pipeline(profile, ledger, endpoint, trials.trial, shown.line, known, args.most, **limits)
+            done.plays, done.held_out = played.play, held_out
             try:
                 outcomes = await done.run(exemplars)
                 write(folder, profile, done, outcomes, ledger.exchanges(), exemplars)
                 return outcomes
             finally:
+                await played.close()
                 await trials.close()
                 await endpoint.close()
 
@@ -182,6 +190,19 @@ def _instructions(name: str) -> list[str]:
     return [registry.task(task_id).instruction for task_id in ids]
 
 
+def _held_out(profile: profiles.Profile, names: Sequence[str]) -> dict[str, str]:
+    """Held-out tasks of suites or families by their ids, each with its instruction. Raises ConfigError."""
+    found: dict[str, str] = {}
+    for name in names:
+        suite = suites.load(name)
+        for family in suite.families:
+            if profile.app not in registry.FAMILIES[family].apps:
+                raise ConfigError(f"--trial {name}: {family} has no task of {profile.title}")
+            ids = suite.ids(family, HELD_OUT, 0, HELD)
+            found |= {task_id: registry.task(task_id).instruction for task_id in ids}
+    return found
+
+
 def _profile(name: str) -> profiles.Profile:
     if name in profiles.bundled():
         return profiles.load(profiles.BUNDLED / f"{name}.yaml")
@@ -199,7 +220,7 @@ def _standing(folder: Path) -> str:
 
 
 REPORT = "report.md"
-HEAD = ("function", "verdict", "repairs", "tokens", "p50 ms", "p95 ms", "mutants noticed", "serves tasks")
+HEAD = ("function", "verdict", "repairs", "tokens", "p50 ms", "p95 ms", "mutants noticed", "serves", "paired trial")
 
 
 def write(  # noqa: PLR0917 - what a report is made of
@@ -239,6 +260,8 @@ def write(  # noqa: PLR0917 - what a report is made of
         profile.helpers,
         profile.imports,
         {name: built.BuiltFunction(each.does, each.params) for name, each in sorted(done.interfaces.items())},
+        profile.argv,
+        profile.windows,
     )
     write_json(folder / built.API, api)
 
@@ -258,8 +281,17 @@ def rows(outcomes: Sequence[Built], exchanges: Mapping[str, Exchange]) -> list[t
         noticed = f"{trial.noticed} of {trial.mutants}" if trial.mutants else "-"
         times = (f"{trial.p50_ms:.1f}", f"{trial.p95_ms:.1f}") if each.accepted else ("-", "-")
         serves = ", ".join(map(str, each.serves)) or "-"
-        made.append((each.name, verdict, each.rounds, sum(counts) if counts else "-", *times, noticed, serves))
+        cells = (each.name, verdict, each.rounds, sum(counts) if counts else "-", *times, noticed, serves)
+        made.append((*cells, _weighed(each.weighed)))
     return made
+
+
+def _weighed(found: Weighed | None) -> str:
+    if found is None or not found.tasks:
+        return found.why if found else "-"
+    low, high = found.turns_within or (float("nan"),) * 2
+    turns = f"turns {found.turns:+.1f} ({low:+.1f} to {high:+.1f})"
+    return f"{found.verdict}: {found.solved[1]} of {found.tasks} solved, {found.solved[0]} without; {turns}"
 
 
 def _tokens(all_answers: Sequence[Exchange]) -> str:

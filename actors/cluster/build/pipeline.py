@@ -1,4 +1,4 @@
-"""The stages of a build, from exemplars to a folder: read, require, implement, cases, trials and repairs.
+"""The stages of a build, from exemplars to a folder: read, require, implement, cases, trials, repairs, paired trial.
 
 Every answer and every trial goes through the ledger, one database file below the build's folder. So the stages are
 written as if nothing could end them, and a build that was killed does them again without asking or trying twice.
@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from statistics import fmean, stdev
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from actors.desktop.endpoint import Endpoint
+from actors.replay.statistics import paired, quantile95
 from apis.build import answers, prompts
 from apis.build.answers import AnswerRefusedError, Cases, Interface
-from apis.build.judge import ROUNDS_MOST, Built, Complaint, Trial, finding
+from apis.build.judge import PAIRS_LEAST, ROUNDS_MOST, Built, Complaint, Trial, Weighed, finding
 from apis.build.profile import Profile
 from runtime.errors import ConfigError
 
@@ -75,6 +79,12 @@ class BuildLedger:
         rows = self._base.execute("SELECT key, value FROM kept WHERE key LIKE 'ask %' ORDER BY rowid").fetchall()
         return {key.removeprefix("ask "): msgspec.json.decode(value, type=Exchange) for key, value in rows}
 
+    def spent(self) -> int:
+        """Tokens of all answers so far, and of tasks that a model played."""
+        asked = sum((each.read_tokens or 0) + (each.written_tokens or 0) for each in self.exchanges().values())
+        rows = self._base.execute("SELECT value FROM kept WHERE key LIKE 'play %'").fetchall()
+        return asked + sum(msgspec.json.decode(value, type=Played).tokens for (value,) in rows)
+
     def close(self) -> None:
         """Close the file."""
         self._base.close()
@@ -85,6 +95,17 @@ class BuildLedger:
 
     def _keep(self, key: str, asked: str, value: str) -> None:
         self._base.execute("INSERT INTO kept VALUES (?, ?, ?)", (key, asked, value))
+
+
+class Played(msgspec.Struct, frozen=True):
+    """A held-out task, played to its end."""
+
+    solved: bool
+    turns: int
+    tokens: int = 0  # of a model that played it
+
+
+Plays = Callable[[str, Interface | None, str, Sequence[dict[str, Any]]], Awaitable[Played]]
 
 
 class SpentError(Exception):
@@ -104,6 +125,8 @@ class Pipeline:
     most: int
     rounds: int = ROUNDS_MOST
     budget_tokens: int | None = None
+    plays: Plays | None = None  # a held-out task, with a function of a source and its calls, or without
+    held_out: Mapping[str, str] = field(default_factory=dict)  # id -> instruction
     sources: dict[str, str] = field(default_factory=dict)  # of accepted functions
     cases: dict[str, Cases] = field(default_factory=dict)
     interfaces: dict[str, Interface] = field(default_factory=dict)
@@ -117,7 +140,34 @@ class Pipeline:
                 built.append(await self._one(interface))
             except SpentError as spent:
                 built.append(Built(interface.name, False, str(spent), 0, serves=interface.serves))
-        return built
+        return [await self._placed(each) if each.accepted and self.held_out else each for each in built]
+
+    async def _placed(self, done: Built) -> Built:
+        """The same with its paired trial; dropped where it costs more than it brings."""
+        self._tell(f"{done.name}: with it and without")
+        try:
+            weighed = await self._weighed(self.interfaces[done.name], self.sources[done.name])
+        except (AnswerRefusedError, SpentError) as error:
+            return replace(done, weighed=Weighed(why=str(error)))
+        if weighed.verdict != "costs more":
+            return replace(done, weighed=weighed)
+        for kept in (self.sources, self.cases, self.interfaces):
+            del kept[done.name]
+        return replace(done, accepted=False, why="with it, held-out tasks cost more than without", weighed=weighed)
+
+    async def _weighed(self, interface: Interface, source: str) -> Weighed:
+        assert self.plays is not None
+        ids, function = list(self.held_out), interface.function(self._profile.owner)
+        asked = prompts.trial(self._profile, interface, list(self.held_out.values()))
+        planned = answers.plans(await self._ask(f"trial {interface.name}", asked), function, len(ids))
+        pairs = []
+        for number, calls in planned.items():
+            task = ids[number - 1]
+            without = partial(self.plays, task, None, "", [])
+            having = partial(self.plays, task, interface, source, calls)
+            before = await self._ledger.once(f"play {task}", "", Played, without)
+            pairs.append((before, await self._ledger.once(f"play {task} {interface.name}", source, Played, having)))
+        return weigh(pairs) if pairs else Weighed(why="no held-out task has a use for it")
 
     async def _required(self, exemplars: Sequence[str]) -> tuple[list[Interface], list[Built]]:
         wanted: list[Interface] = []
@@ -190,7 +240,7 @@ class Pipeline:
 
     async def _ask(self, key: str, asked: prompts.Messages) -> str:
         """The model's answer. Raises AnswerRefusedError for one that was cut, SpentError, EndpointDown."""
-        spent = sum((each.read_tokens or 0) + (each.written_tokens or 0) for each in self._ledger.exchanges().values())
+        spent = self._ledger.spent()
 
         async def ask() -> Exchange:
             if self.budget_tokens is not None and spent >= self.budget_tokens:
@@ -204,3 +254,15 @@ class Pipeline:
         if exchange.cut:
             raise AnswerRefusedError(f"the answer is not whole: {exchange.cut}")
         return exchange.answer
+
+
+def weigh(pairs: Sequence[tuple[Played, Played]]) -> Weighed:
+    """What tasks without and with a function say of it."""
+    gain = paired([(int(one.solved), 1) for one, _ in pairs], [(int(two.solved), 1) for _, two in pairs])
+    more = [having.turns - without.turns for without, having in pairs if without.solved and having.solved]
+    mean, within = fmean(more) if more else 0.0, None
+    if len(more) >= PAIRS_LEAST:
+        half = quantile95(len(more) - 1) * stdev(more) / len(more) ** 0.5
+        within = (round(mean - half, 2), round(mean + half, 2))
+    counts = (gain.before.successes, gain.after.successes)
+    return Weighed(len(pairs), counts, (round(gain.low, 3), round(gain.high, 3)), round(mean, 2), within)

@@ -9,6 +9,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from contextlib import suppress
+from textwrap import indent
 from typing import Any
 
 from msgspec.structs import replace
@@ -21,10 +22,11 @@ from apis.apps.check.case import Case, NotSo, Table
 from apis.apps.check.run import CaseOutcome, run
 from apis.apps.check.steps import REFUSED
 from apis.build.answers import PUT, READ, AnswerRefusedError, Cases, Interface, as_cases, checked
-from apis.build.judge import Trial
+from apis.build.judge import SLOW_MS, Trial
 from apis.build.profile import Profile
 
 REPEATS = 20
+TIMINGS = 3  # of a function that is too slow
 BOOTS = 3  # of a desktop whose application does not open
 WAIT_S = 1.5  # for a file that is being written
 NOTHING = "does nothing"
@@ -68,9 +70,11 @@ class BuildDesk(RealDesk):
     async def _snippet(self, kind: str, what: str, value: Any = None) -> str:
         # In a process of its own, where a function that is tried can change nothing of what is read.
         if kind == READ:
-            return await self._run("profile", f"def read():\n    return {self._profile.reads[what]}\n", "read", {})
+            body = self._profile.reads[what].strip()
+            body = body if "\n" in body else f"return {body}"
+            return await self._run("profile", f"def read():\n{indent(body, ' ')}\n", "read", {})
         body = self._profile.puts[what] if what else self._profile.saves or "pass"
-        return await self._run("profile", f"def put(value):\n    {body}\n", "put", {"value": value})
+        return await self._run("profile", f"def put(value):\n{indent(body, ' ')}\n", "put", {"value": value})
 
     async def _run(self, worker: str, source: str, name: str, arguments: dict[str, Any]) -> str:
         given = {"worker": worker, "source": source, "name": name, "arguments": arguments}
@@ -114,9 +118,17 @@ class Trials:
         if held:
             return Trial(problems=problems, holds_for_nothing=held)
         missed = [text for text, mutant in mutants.items() if not await self._noticed(interface, mutant, all_cases)]
+        timed = replace(all_cases[0], each=all_cases[0].before or [])
+        tries: list[Trial] = []
+        while len(tries) < TIMINGS and all(each.p95_ms > SLOW_MS for each in tries):  # a busy machine has calm moments
+            tries.append(await self._timed(interface, source, timed))
+        best = min(tries, key=lambda each: each.p95_ms)
+        return replace(best, problems=best.problems or problems, mutants=len(seen.mutants), missed=missed)
+
+    async def _timed(self, interface: Interface, source: str, timed: Case) -> Trial:
+        """The times of repeated calls on a fresh desktop, and the windows that they left."""
         await self._desk.again()
         before = len(await self._desk.call("windows"))
-        timed = replace(all_cases[0], each=all_cases[0].before or [])
         try:
             outcome = await self._outcome(interface, source, timed, REPEATS)
             await self._desk.call("settle", timeout_ms=2000, quiet_ms=100)
@@ -127,7 +139,7 @@ class Trials:
         if not ms:
             return Trial(problems=[outcome.problem])
         p95_ms = round(ms[math.ceil(0.95 * len(ms)) - 1], 2)
-        return Trial([], problems, [], len(seen.mutants), missed, round(statistics.median(ms), 2), p95_ms, windows)
+        return Trial(p50_ms=round(statistics.median(ms), 2), p95_ms=p95_ms, windows=windows)
 
     async def checked(self, interface: Interface, source: str, made: Cases) -> str:
         """The first problem of an accepted function's cases, "" where there is none."""

@@ -43,6 +43,15 @@ class App:
         self._call(self._with(action), "SetState", GLib.Variant("(sva{sv})", (action, _variant(value), {})))
         self.wait(lambda: self.state(action) == value, f"{action} stays {self.state(action)!r}")
 
+    def can(self, action: str) -> bool:
+        """Whether an action can be carried out now."""
+        return bool(self._call(self._with(action), "Describe", GLib.Variant("(s)", (action,)))[0][0])
+
+    def shown(self, role: str) -> list[str]:
+        """The names of all elements of a role in the window in front, like "label" or "status bar"."""
+        nodes = [node for node in _below(self._window()) if node.get_role_name() == role]
+        return [name for node in nodes if (name := node.get_name())]
+
     def text(self) -> str:
         """The whole text in front."""
         node = self._text()
@@ -141,5 +150,5 @@ def _below(top: Any) -> Iterator[Any]:
 
 
 def _variant(value: Any) -> Any:
-    kind = "b" if isinstance(value, bool) else "i" if isinstance(value, int) else "s"
+    kind = {bool: "b", int: "i", float: "d"}.get(type(value), "s")
     return GLib.Variant(kind, value)
