@@ -36,6 +36,8 @@ BODIES = {
     "never_ends": "while True:\n    pass",
     "exits": "import os\nos._exit(0)",
     "reads_others": "app.set_text(open('/etc/passwd').read())",
+    "floods": "print('x' * 10_000_000)\nreturn 'x' * 10_000_000",
+    "lacks_an_import": RIGHT.replace("app.set_text(", "app.set_text(re.sub('', '', '') + "),
     "unwritten": RIGHT.replace("app.set_text", "str"),
 }
 CASES = {

@@ -260,8 +260,8 @@ def write(  # noqa: PLR0917 - what a report is made of
         profile.helpers,
         profile.imports,
         {name: built.BuiltFunction(each.does, each.params) for name, each in sorted(done.interfaces.items())},
-        profile.argv,
-        profile.windows,
+        argv=profile.argv,
+        windows=profile.windows,
     )
     write_json(folder / built.API, api)
 

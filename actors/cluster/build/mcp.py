@@ -51,7 +51,7 @@ def bring(args: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / built.CASES, {})
     write_json(folder / built.CODE, names)
-    write_json(folder / built.API, built.Api(args.app, args.owner, args.app, "", [], functions, server))
+    write_json(folder / built.API, built.Api(args.app, args.owner, args.app, "", [], functions, server=server))
     built.read(folder)
     output.line(
         f"{len(functions)} functions; look at them:  {program()} apis show {folder}   then  {program()} apis accept"
