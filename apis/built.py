@@ -55,7 +55,7 @@ class BuiltFunction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     params: Params = {}
 
 
-class Api(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Api(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What `api.json` holds; the guest reads it, too."""
 
     app: Name

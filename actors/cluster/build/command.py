@@ -15,7 +15,7 @@ import msgspec
 from actors.cluster import output
 from actors.cluster.build.paired import Counting, PairedTrial
 from actors.cluster.build.pipeline import FILE, BuildLedger, Exchange, Pipeline
-from actors.cluster.build.trials import Trials
+from actors.cluster.build.trials import BuildDesk, Trials
 from actors.cluster.checks.desk import provider, sandbox_set
 from actors.cluster.checks.tasks import refuse_unless_fit
 from actors.cluster.config import suites, tasksets
@@ -24,7 +24,7 @@ from actors.cluster.config.suggest import hint
 from actors.cluster.evaluate import settings
 from actors.desktop.config import EndpointConfig, key_of
 from actors.desktop.link import LinkDown
-from actors.errors import DesktopFault
+from actors.errors import DesktopFault, GuestRefused
 from apis import built
 from apis.apps.check.case import NotSo
 from apis.build import profile as profiles
@@ -80,7 +80,7 @@ def build(args: argparse.Namespace) -> int:
             done.plays, done.held_out = played.play, held_out
             try:
                 outcomes = await done.run(exemplars)
-                write(folder, profile, done, outcomes, ledger.exchanges(), exemplars)
+                write(folder, profile, done, outcomes, ledger.exchanges(), exemplars, PLAYED[args.trial_by])
                 return outcomes
             finally:
                 await played.close()
@@ -116,7 +116,9 @@ def show(args: argparse.Namespace) -> int:
         for param in function.params:
             output.line(f"  {param.name}: {param.told}")
         output.quoted(sources[function.name].rstrip("\n"))
-    output.line(f"\nreport: {folder / REPORT}")
+    if (report := folder / REPORT).is_file():
+        output.line(f"\n{report}")
+        output.quoted(disk.read_text(report).rstrip("\n"))
     return 0
 
 
@@ -162,6 +164,33 @@ def check(args: argparse.Namespace) -> int:
     problems = run_loop(work())
     output.table(("function", "verdict"), [(name, problem or "ok") for name, problem in problems.items()])
     return 1 if any(problems.values()) else 0
+
+
+def attempt(args: argparse.Namespace) -> int:
+    """Run lines of one's own as a profile's snippets run, on one fresh desktop; 0 where none failed."""
+    profile = _profile(args.app)
+    refuse_unless_fit()
+
+    async def work() -> int:
+        failed = 0
+        async with provider(sandbox_set(args.overrides)) as made:
+            desk = BuildDesk(profile, made)
+            try:
+                await desk.again()
+                for lines in args.lines:
+                    try:
+                        output.quoted(await desk.read(lines))
+                    except GuestRefused as refused:
+                        failed = 1
+                        output.quoted(f"{refused.kind}: {refused.text}")
+            finally:
+                await desk.close()
+        return failed
+
+    try:
+        return run_loop(work())
+    except (DesktopFault, LinkDown, NotSo) as error:
+        raise ConfigError(f"{args.app}: {error}") from error
 
 
 def read_exemplars(names: Sequence[str]) -> list[str]:
@@ -220,6 +249,11 @@ def _standing(folder: Path) -> str:
 
 
 REPORT = "report.md"
+TURNS = "Turns are those with it less those without, a mean with its 95 % interval."
+PLAYED = {
+    "oracle": "each by the calls that the model planned and then by mouse and keyboard, and by these alone",
+    "model": "each by the model with the function in its prompt, and without",
+}
 HEAD = ("function", "verdict", "repairs", "tokens", "p50 ms", "p95 ms", "mutants noticed", "serves", "paired trial")
 
 
@@ -230,6 +264,7 @@ def write(  # noqa: PLR0917 - what a report is made of
     outcomes: Sequence[Built],
     exchanges: Mapping[str, Exchange],
     exemplars: Sequence[str],
+    played: str,
 ) -> None:
     """Write what `apis show`, `accept` and `check` read, the declaration last."""
     write_json(folder / built.CODE, {name: done.sources[name] for name in sorted(done.sources)})
@@ -247,6 +282,7 @@ def write(  # noqa: PLR0917 - what a report is made of
             "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in row) + " |"
             for row in rows(outcomes, exchanges)
         ),
+        *(["", f"Paired trial: {len(done.held_out)} held-out tasks, {played}. {TURNS}"] * bool(done.held_out)),
         "",
         "Tasks:",
         "",

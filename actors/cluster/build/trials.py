@@ -67,12 +67,15 @@ class BuildDesk(RealDesk):
         given = {"source": source, "name": interface.name, "params": list(interface.params)}
         return await self._link.call("look_at_source", timeout_s=CALL_S, imports=self._profile.imports, **given)
 
+    async def read(self, body: str) -> str:
+        """What an expression of `app` gives, or lines of which one returns it. Raises GuestRefused, LinkDown."""
+        body = body.strip() if "\n" in body.strip() else f"return {body.strip()}"
+        return await self._run("profile", f"def read():\n{indent(body, ' ')}\n", "read", {})
+
     async def _snippet(self, kind: str, what: str, value: Any = None) -> str:
         # In a process of its own, where a function that is tried can change nothing of what is read.
         if kind == READ:
-            body = self._profile.reads[what].strip()
-            body = body if "\n" in body else f"return {body}"
-            return await self._run("profile", f"def read():\n{indent(body, ' ')}\n", "read", {})
+            return await self.read(self._profile.reads[what])
         body = self._profile.puts[what] if what else self._profile.saves or "pass"
         return await self._run("profile", f"def put(value):\n{indent(body, ' ')}\n", "put", {"value": value})
 
@@ -118,7 +121,7 @@ class Trials:
         if held:
             return Trial(problems=problems, holds_for_nothing=held)
         missed = [text for text, mutant in mutants.items() if not await self._noticed(interface, mutant, all_cases)]
-        timed = replace(all_cases[0], each=all_cases[0].before or [])
+        timed = replace(all_cases[0], before=[], each=all_cases[0].before or [])
         tries: list[Trial] = []
         while len(tries) < TIMINGS and all(each.p95_ms > SLOW_MS for each in tries):  # a busy machine has calm moments
             tries.append(await self._timed(interface, source, timed))
@@ -135,7 +138,7 @@ class Trials:
             windows = max(0, len(await self._desk.call("windows")) - before)
         except LinkDown as error:
             return Trial(problems=[f"called again and again, the desktop broke: {error}"])
-        ms = sorted(outcome.ms)  # fewer where a call can't be repeated
+        ms = sorted(outcome.ms[1:] or outcome.ms)  # without the first, for which a process starts; fewer if refused
         if not ms:
             return Trial(problems=[outcome.problem])
         p95_ms = round(ms[math.ceil(0.95 * len(ms)) - 1], 2)

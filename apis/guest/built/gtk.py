@@ -33,6 +33,10 @@ class App:
         given = [] if value is None else [_variant(value)]
         self._call(self._with(action), "Activate", GLib.Variant("(sava{sv})", (action, given, {})))
 
+    def actions(self) -> str:
+        """The names of all actions, of the newest window first."""
+        return ", ".join(name for place in self._places() for name in sorted(self._call(place, "List", None)[0]))
+
     def state(self, action: str) -> Any:
         """The state of an action that has one, as a setting has; None for another."""
         _, _, states = self._call(self._with(action), "Describe", GLib.Variant("(s)", (action,)))[0]
