@@ -9,7 +9,6 @@ to a multiple of the ranks. `to_hf(from_hf(x)) == x` exactly, at any tensor-para
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterable
@@ -101,7 +100,7 @@ def write(
     The configuration and tensors of an `adapter` go to a folder of PEFT's form in it, and `averaged` tensors to one
     like `folder`.
 
-    Returns the digest of the safetensors file, as `tensorfiles.digest` does.
+    Returns the digest of the safetensors file, as `tensorfiles.digest_of` does.
     """
 
     def fill(partial: Path) -> bytes:
@@ -146,13 +145,13 @@ def _appear(folder: Path, fill: Callable[[Path], bytes]) -> str:
     shutil.rmtree(partial, ignore_errors=True)
     data = fill(partial)
     with ThreadPoolExecutor(1) as thread:
-        digest = thread.submit(hashlib.sha256, data)
+        digest = thread.submit(tensorfiles.digest_of, data)
         for path in (*partial.rglob("*"), partial):  # a power cut leaves no folder of this name that is not whole
             flush(path)
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
         flush(folder.parent)
-    return digest.result().hexdigest()
+    return digest.result()
 
 
 def strips(name: str) -> int:

@@ -141,5 +141,6 @@ class OptimConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     clip_grad: float = 1.0
     dtype: str = "float32"  # float32 on CPU; bfloat16 keeps fp32 main weights and gradients
     recompute: str = "none"  # what the backward pass computes again: "selective" is each MLP, "full" each layer
+    attention: str = "sdpa"  # one call for each run of equal lengths and each response; "flex" is one call, on a GPU
     lora: LoraConfig = LoraConfig()
     seed: int = 1234  # of what is drawn: adapters alone, for weights come from files

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import torch
 
 from actors.cluster.runs import versions
@@ -46,17 +47,23 @@ def versions_part(_: argparse.Namespace, __: Path) -> Iterator[str]:
 
 
 def mfu_part(wanted: argparse.Namespace, _: Path) -> Iterator[str]:
-    """The share of the card's arithmetic that a step uses."""
-    tokens = "64" if wanted.tiny else "4096,16384"
-    for shape, rank in ((wanted.tiny, 0), (wanted.tiny, 4)) if wanted.tiny else (
-        ("qwen2.5-0.5b", 0), ("qwen2.5-1.5b", 0), ("qwen3-4b", 16),
-    ):  # fmt: skip
-        recompute = "selective" if rank else "none"
-        options = shapes.Options(shapes=shape, tokens=tokens, times=2, lora=rank, recompute=recompute)
+    """The share of the card's arithmetic that a step uses: on one sequence, and on siblings by both attentions."""
+    plain = shapes.Options(shapes=wanted.tiny, tokens="64", times=2)
+    kinds = [plain, msgspec.structs.replace(plain, lora=4, recompute="selective")]
+    if not wanted.tiny:
+        plain = msgspec.structs.replace(plain, shapes="qwen2.5-0.5b,qwen2.5-1.5b", tokens="4096,16384")
+        kinds = [plain, msgspec.structs.replace(plain, shapes="qwen3-4b", lora=16, recompute="selective")]
+    kinds.append(msgspec.structs.replace(plain, siblings=16))
+    if torch.cuda.is_available():
+        kinds.append(msgspec.structs.replace(plain, siblings=16, attention="flex"))
+    for options in kinds:
+        what = f"16 siblings, {options.attention}" if options.siblings else f"LoRA {options.lora}"
         for one in shapes.measure(options).speeds:
             used = "unknown" if one.used is None else f"{one.used:.1%}"
             told = f"{one.step_s:.3f} s, {one.tflops:.3g} TFLOP/s, {used} of the peak"
-            yield f"{shape}, LoRA {rank}, {one.tokens} tokens: {told}"
+            yield f"{one.shape}, {what}, {one.tokens} tokens: {told}"
+    if not torch.cuda.is_available():
+        yield "flex attention trains on a GPU alone; its figures on a CPU are tests/policy/test_megatron_flex.py's"
 
 
 def canary_part(wanted: argparse.Namespace, folder: Path) -> Iterator[str]:

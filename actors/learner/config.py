@@ -213,6 +213,13 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
         Literal["none", "selective", "full"],
         tuning("Computes parts again in the backward pass, for memory: each MLP (selective) or each layer (full)."),
     ] = "none"
+    attention: Annotated[
+        Literal["sdpa", "flex"],
+        tuning(
+            "Computes attention by one call for each response (sdpa), or for a whole packed sequence (flex), which"
+            " compiles a kernel and needs a GPU."
+        ),
+    ] = "sdpa"
     device_gib: Annotated[
         float, tuning("Plans for devices of so many GiB, as of another machine. 0 takes this machine's.", ge=0)
     ] = 0.0
@@ -250,6 +257,7 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
             clip_grad=self.clip_grad,
             dtype=self.dtype,
             recompute=self.recompute,
+            attention=self.attention,
             lora=self.lora,
         )
 

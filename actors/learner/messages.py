@@ -77,7 +77,7 @@ class LoadModel(Request[ModelLoaded]):
 
 
 class Saved(Message):
-    """Where it lies and its digest, hex: SHA-256 of an export's safetensors, blake2b-128 of a checkpoint's files."""
+    """Where it lies and its digest, hex: `tensorfiles.digest` of an export, blake2b-128 of a checkpoint's files."""
 
     location: str
     digest: str

@@ -57,7 +57,7 @@ class EngineWeights:
     layers: tuple[Layer, ...]
     final_norm: Tensor  # [width]
     head: Tensor  # [hidden, vocab]
-    digest: str  # SHA-256 of the safetensors files, hex
+    digest: str  # `tensorfiles.digest` of the safetensors files
     eyes: Eyes | None = None  # of a model that sees
 
 

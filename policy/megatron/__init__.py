@@ -1,6 +1,6 @@
 """The learner's half of the policy, on Megatron-core. Importing the package makes machines without CUDA usable.
 
-On a machine with CUDA nothing here changes anything; without it each `cuda` of Megatron-core 0.16 means `cpu`.
+On a machine with CUDA nothing here changes anything; without it each `cuda` of Megatron-core means `cpu`.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ def install() -> None:
     cuda.set_rng_state = lambda state, device="cuda": torch.set_rng_state(state)
     cuda.manual_seed = torch.manual_seed
     cuda.synchronize = lambda device=None: None
+    cuda.current_stream = lambda device=None: None  # Megatron-core 0.19 asks for it, and for nothing of it
     # Megatron compiles small functions when it is imported: that needs a C++ toolchain, and the compiler alone takes
     # seconds to import.
     library: Any = torch

@@ -6,10 +6,10 @@ shares with others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -25,8 +25,13 @@ from megatron.core.transformer.transformer_layer import TransformerLayer
 from torch import Tensor
 
 from policy.errors import LearnerError, PictureError
+from policy.megatron import flex
+from policy.megatron.flex import on
 from policy.packing import MicroBatch, PackedSample, SeenPicture, siblings
 from policy.pictures import PicturePlace, PictureStyle, placed, turned_positions
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
 
 MASKED_MOST = 1 << 21  # pairs of a query and a key that one mask covers
 
@@ -49,11 +54,13 @@ class SdpaCoreAttention(MegatronModule):
     ) -> Tensor:
         """Query [t, heads, d], key and value [t, groups, d] -> [t, heads * d].
 
-        A run of sequences of equal length is one batched call. Of responses to one prompt, the prompt attends to
-        itself, once, and then every response to the prompt and to itself.
+        With `blocks` all is one call. Else a run of sequences of equal length is one batched call. Of responses to one
+        prompt, the prompt attends to itself, once, and then every response to the prompt and to itself.
         """
         if packed_seq_params is None:
             raise ValueError("this attention takes packed sequences only")
+        if packed_seq_params.blocks is not None:
+            return flex.attend(query, key, value, packed_seq_params.blocks, self.scale)
         parts = packed_seq_params.parts
         sizes = [part.tokens for part in parts]
         outputs = []
@@ -123,6 +130,7 @@ class PackedRows(PackedSeqParams):
 
     parts: list[PackedPart] = field(default_factory=list)
     rows: Tensor | None = None  # [r] the only positions whose logits are wanted
+    blocks: BlockMask | None = None  # what each token sees, for flex attention; without it `parts` attend one by one
     seen: tuple[Tensor, Tensor] | None = None  # places [n] in the packed sequence, and embeddings [n, h] for them
 
 
@@ -132,18 +140,36 @@ def sequences(lengths: Sequence[int]) -> list[PackedPart]:
     return [PackedPart(tokens=count * length, count=count) for count, length in runs]
 
 
-def shared(prompt: int, responses: Sequence[int], device: torch.device) -> PackedPart:
+def shared(prompt: int, responses: Sequence[int], device: torch.device, masked_most: int) -> PackedPart:
     """A prompt of `prompt` tokens, then the responses to it, of so many tokens each.
 
-    One mask for all responses saves calls, but grows with the square of their number: long ones attend one by one.
+    One mask for all responses saves calls, but grows with the square of their number: beyond `masked_most` pairs they
+    attend one by one.
     """
     answered = sum(responses)
-    if answered * (prompt + answered) > MASKED_MOST:
+    if answered * (prompt + answered) > masked_most:
         return PackedPart(tokens=prompt + answered, prompt=prompt, responses=tuple(responses))
     blocks = [torch.ones(length, length, dtype=torch.bool, device=device).tril() for length in responses]
     own = torch.block_diag(*blocks)
     mask = torch.cat([own.new_ones(own.size(0), prompt), own], dim=1)
     return PackedPart(tokens=mask.size(1), prompt=prompt, responses=tuple(responses), mask=mask)
+
+
+def segments(parts: Sequence[PackedPart]) -> Iterator[flex.Segment]:
+    """In order: whole sequences, prompts that are shared, and responses to them."""
+    at = 0
+    for part in parts:
+        prompt = at + part.prompt
+        if part.responses:
+            yield at, prompt, 0, 0
+            start = prompt
+            for length in part.responses:
+                yield start, start + length, at, prompt
+                start += length
+        else:
+            length = part.tokens // part.count
+            yield from ((start, start + length, 0, 0) for start in range(at, at + part.tokens, length))
+        at += part.tokens
 
 
 def packed_params(parts: list[PackedPart], longest: int, rows: Tensor) -> PackedRows:
@@ -281,11 +307,18 @@ def _place(picture: SeenPicture, style: PictureStyle) -> PicturePlace:
 class PackedInputs:
     """A micro-batch as tensors: t packed tokens, r predicted tokens in packing order.
 
-    Where tensor ranks share a sequence it is filled up to a `multiple` of tokens that attend to themselves alone.
+    Where tensor ranks share a sequence, or with `flexible` attention, it is filled up to a `multiple` of tokens that
+    attend to themselves alone.
     """
 
     def __init__(
-        self, batch: MicroBatch, device: torch.device, multiple: int = 1, style: PictureStyle | None = None
+        self,
+        batch: MicroBatch,
+        device: torch.device,
+        multiple: int = 1,
+        style: PictureStyle | None = None,
+        *,
+        flexible: bool = False,
     ) -> None:
         # Equal lengths are neighbours: attention takes each run of them at once. Siblings follow, each lot by itself.
         indices = sorted(siblings(batch.samples), key=lambda lot: (len(lot) > 1, len(batch.samples[lot[0]].ids)))
@@ -299,36 +332,35 @@ class PackedInputs:
         for lot in lots:
             if len(lot) > 1:
                 prompt = len(lot[0].ids) - lot[0].response_len
-                parts.append(shared(prompt, [sample.response_len for sample in lot], device))
+                masked_most = 0 if flexible else MASKED_MOST
+                parts.append(shared(prompt, [sample.response_len for sample in lot], device, masked_most))
         if filling := -len(layout.ids) % multiple:
             parts.append(PackedPart(tokens=filling))
             layout.fill(filling)
         self._counts = [sample.response_len for sample in samples]
         counts = torch.tensor(self._counts)
-        self.lengths = counts.to(device)  # of each sample, in packing order
-        self.ids = torch.tensor(layout.ids, device=device)[None]
-        self.positions = torch.tensor(layout.positions, device=device)
+        self.lengths = on(device, counts)  # of each sample, in packing order
+        self.ids = on(device, torch.tensor(layout.ids)[None])
+        self.positions = on(device, torch.tensor(layout.positions))
         self.seen = layout.seen
         longest = max(len(sample.ids) for sample in samples)
-        self.packed = packed_params(parts, longest, torch.tensor(layout.rows, device=device))
-        targets = [sample.ids[position] for sample in samples for position in sample.targets()]
-        self.targets = torch.tensor(targets, device=device)  # [r]
-        self.weights = self._spread([sample.weight for sample in samples], counts, device)
-        self.advantages = self._spread([sample.advantage for sample in samples], counts, device)
-        self.temperatures = self._spread([sample.temperature for sample in samples], counts, device)
+        self.packed = packed_params(parts, longest, on(device, torch.tensor(layout.rows)))
+        alone = len(parts) == 1 + (filling > 0) and not parts[0].responses  # which is one call in either case
+        if flexible and not alone:
+            self.packed.blocks = flex.visible(list(segments(parts)), device)
+        self.targets = on(device, torch.tensor([s.ids[position] for s in samples for position in s.targets()]))  # [r]
+        each = torch.tensor([(s.weight, s.advantage, s.temperature, s.fresh) for s in samples], dtype=torch.float32)
+        spread = each.repeat_interleave(counts, 0).t().contiguous()
+        self.weights, self.advantages, self.temperatures, fresh = on(device, spread)
+        self.fresh = fresh > 0
         self.at_unit = all(sample.temperature == 1.0 for sample in samples)
-        self.fresh = self._spread([float(sample.fresh) for sample in samples], counts, device) > 0
-        fresh = [sample.fresh for sample, count in zip(samples, self._counts, strict=True) for _ in range(count)]
         # By places, which the host knows: choosing by a mask would wait for the device.
-        self.fresh_places = torch.tensor([place for place, new in enumerate(fresh) if new], device=device).long()
+        places = [place for place, new in enumerate(spread[3].tolist()) if new]
+        self.fresh_places = on(device, torch.tensor(places, dtype=torch.long))
         logprobs = [value for sample in samples for value in sample.behaviour_logprobs]
-        self.behaviour = torch.tensor(logprobs, dtype=torch.float32, device=device)  # [r], or empty
+        self.behaviour = on(device, torch.tensor(logprobs, dtype=torch.float32))  # [r], or empty
 
     def by_sample(self, values: Tensor) -> list[Tensor]:
         """Split `values` [r, ...] by sample, in the order the micro-batch has."""
         parts = dict(zip(self._order, values.split(self._counts), strict=True))
         return [parts[i] for i in range(len(parts))]
-
-    @staticmethod
-    def _spread(values: list[float], counts: Tensor, device: torch.device) -> Tensor:
-        return torch.tensor(values, dtype=torch.float32).repeat_interleave(counts).to(device)

@@ -11,6 +11,7 @@ would silently be wrong.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
@@ -33,7 +34,7 @@ from torch import Tensor, nn
 from policy.architecture import Architecture, inverse_frequencies
 from policy.errors import LearnerError
 from policy.hf_folder import DTYPE_NAMES, DTYPES, from_hf, strips, to_hf
-from policy.megatron import ON_CPU, cuda_literals, lora
+from policy.megatron import ON_CPU, cuda_literals, flex, lora
 from policy.megatron.layers import PackedInputs, PackedRotary, PackedRows, layer_spec
 from policy.megatron.objective import VocabRows
 from policy.megatron.ranks import StepTally, exchanged
@@ -287,6 +288,7 @@ def gather(shard: Tensor) -> list[Tensor]:
 
 
 T = TypeVar("T")
+Kept = dict[int, PackedInputs]  # the inputs of a step's micro-batches, by their numbers
 Loss = Callable[[int, PackedInputs, VocabRows], Tensor]  # a micro-batch's number, inputs and rows -> its loss
 
 
@@ -300,12 +302,16 @@ class MicroBatchRunner:
         multiple: int,
         style: PictureStyle | None = None,
         eyes: Eyes | None = None,
+        *,
+        flexible: bool = False,
     ) -> None:
         """A packed sequence is filled up to a `multiple` of tokens.
 
-        A model that sees has a `style`, and in its first stage `eyes`.
+        A model that sees has a `style`, and in its first stage `eyes`. With `flexible` attention the sequence is one
+        call, and blocks of it.
         """
-        self._model, self._device, self._multiple = model, device, multiple
+        self._model, self._device, self._flexible = model, device, flexible
+        self._multiple = math.lcm(multiple, flex.BLOCK if flexible else 1)
         self._style, self._eyes = style, eyes
         (self._rows,) = (part.rows for part in model.modules() if isinstance(part, PolicyModel))
         self._stages = parallel_state.get_pipeline_model_parallel_world_size()
@@ -317,44 +323,57 @@ class MicroBatchRunner:
         tally: StepTally,
         forward_s: str = "forward_s",
         backward_s: str = "backward_s",
+        *,
+        kept: Kept | None = None,
     ) -> None:
         """Add the gradient of the summed `loss` of `batches`; the seconds of both directions go to `tally`.
 
+        Inputs that are `kept` already are not built; others are then kept in it.
         With several stages the seconds of the backward direction include the waiting for other stages.
         """
         if not batches:
             return
         if self._stages > 1:
             with tally.timed(backward_s, less=forward_s):
-                self._in_turns(batches, loss, lambda: tally.timed(forward_s))
+                self._in_turns(batches, loss, lambda: tally.timed(forward_s), kept)
             return
         for number, batch in enumerate(batches):
             with tally.timed(forward_s):
-                inputs = self._inputs(batch)
+                inputs = self._known(number, batch, kept)
                 value = loss(number, inputs, self._rows(self._forward(inputs)))
             with tally.timed(backward_s):
                 value.backward()
 
     @torch.no_grad()
-    def read(self, batches: Sequence[MicroBatch], read: Callable[[PackedInputs, VocabRows], T]) -> list[T]:
+    def read(
+        self, batches: Sequence[MicroBatch], read: Callable[[PackedInputs, VocabRows], T], kept: Kept | None = None
+    ) -> list[T]:
         """What `read` makes of each micro-batch's inputs and rows, in order; nothing before the last stage."""
         if self._stages == 1 or not batches:
-            return [read(inputs, self._rows(self._forward(inputs))) for inputs in map(self._inputs, batches)]
+            each = (self._known(number, batch, kept) for number, batch in enumerate(batches))
+            return [read(inputs, self._rows(self._forward(inputs))) for inputs in each]
         values: list[T] = []
 
         def keep(_: int, inputs: PackedInputs, rows: VocabRows) -> Tensor:
             values.append(read(inputs, rows))
             return rows.hidden.new_zeros(())
 
-        self._in_turns(batches, keep, nullcontext, forward_only=True)
+        self._in_turns(batches, keep, nullcontext, kept, forward_only=True)
         return values
 
+    def _known(self, number: int, batch: MicroBatch, kept: Kept | None) -> PackedInputs:
+        if kept is None:
+            return self._inputs(batch)
+        if number not in kept:
+            kept[number] = self._inputs(batch)
+        return kept[number]
+
     def _inputs(self, batch: MicroBatch) -> PackedInputs:
-        inputs = PackedInputs(batch, self._device, self._multiple, self._style)
+        inputs = PackedInputs(batch, self._device, self._multiple, self._style, flexible=self._flexible)
         if inputs.seen and self._eyes is not None:
             rows = self._eyes.see((picture.digest, picture.png) for _, picture in inputs.seen)
             places = [torch.arange(len(own)) + start for (start, _), own in zip(inputs.seen, rows, strict=True)]
-            inputs.packed.seen = (torch.cat(places).to(self._device), torch.cat(rows))
+            inputs.packed.seen = (flex.on(self._device, torch.cat(places)), torch.cat(rows))
         return inputs
 
     def _forward(self, inputs: PackedInputs) -> Tensor:
@@ -366,13 +385,14 @@ class MicroBatchRunner:
         batches: Sequence[MicroBatch],
         loss: Loss,
         timed: Callable[[], AbstractContextManager[None]],
+        kept: Kept | None,
         *,
         forward_only: bool = False,
     ) -> None:
         def forward(numbered: Iterator[tuple[int, MicroBatch]], _: Any) -> tuple[Tensor, Any]:
             number, batch = next(numbered)
             with timed():
-                inputs = self._inputs(batch)
+                inputs = self._known(number, batch, kept)
                 output = self._forward(inputs)
 
             def final(hidden: Tensor) -> tuple[Tensor, Tensor, None]:

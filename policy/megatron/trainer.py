@@ -24,7 +24,7 @@ from policy.errors import LearnerError
 from policy.megatron import ON_CPU, checkpoint, lora
 from policy.megatron import objective as losses
 from policy.megatron.layers import PackedInputs
-from policy.megatron.model import MicroBatchRunner, PolicyModel, whole_tensors
+from policy.megatron.model import Kept, MicroBatchRunner, PolicyModel, whole_tensors
 from policy.megatron.objective import VocabRows
 from policy.megatron.optimizer import Updater
 from policy.megatron.ranks import StepTally, ensure_parallel, exchanged, on_first
@@ -32,7 +32,7 @@ from policy.packing import MicroBatch, deal
 from policy.pictures import style_of
 from policy.settings import LoraConfig, Objective, OptimConfig, ParallelConfig
 from policy.vision.eyes import eyes_of
-from runtime.errors import StoreError
+from runtime.errors import ConfigError, StoreError
 
 
 class ReferencePolicy:
@@ -153,6 +153,8 @@ class Trainer:
         self.config = config
         self.shape = read_architecture(hf_dir)
         self.device = torch.device(device or ("cpu" if ON_CPU else "cuda"))
+        if config.attention == "flex" and self.device.type == "cpu":
+            raise ConfigError("learner.attention is flex, which torch trains with on a GPU alone: leave it at sdpa")
         self.parallel.refuse(self.shape)
         ensure_parallel(config.seed, self.parallel)
         self.model = PolicyModel(self.shape, config.dtype, self.parallel, config.recompute)
@@ -276,7 +278,7 @@ class Trainer:
         return {name: tensor.clone() if name in shared else tensor for name, tensor in tensors.items()}
 
     def export(self, folder: Path, tensors: dict[str, Tensor] | None = None) -> str:
-        """Write a Hugging Face folder, atomically; returns the blake2b-128 of its safetensors file, hex.
+        """Write a Hugging Face folder, atomically; returns the digest of its safetensors file.
 
         `tensors` is a snapshot that was made already. The average of weights, where there is one, lies in a folder in
         it. Every rank calls this, and rank 0 writes.
@@ -358,9 +360,12 @@ class Trainer:
     ) -> dict[str, float]:
         tally, mine = StepTally(), self._dealt(micro_batches)
         anchors = [losses.Anchors() for _ in mine]
-        if objective is not None and objective.kl_coef:
+        reference = objective is not None and objective.kl_coef > 0
+        # Not of pictures, whose embeddings are large, and kept where they are made.
+        kept: Kept | None = {} if (reference or epochs > 1) and self.style is None else None
+        if reference:
             with tally.timed("reference_s"):
-                for anchor, logprobs in zip(anchors, self._reference_logprobs(mine), strict=False):
+                for anchor, logprobs in zip(anchors, self._reference_logprobs(mine, kept), strict=False):
                     anchor.reference = logprobs
 
         def loss(number: int, inputs: PackedInputs, rows: VocabRows) -> Tensor:
@@ -378,7 +383,7 @@ class Trainer:
         self.updater.wake()
         for epoch in range(epochs):
             self.updater.zero_grad()
-            self._training.train(mine, loss, tally)
+            self._training.train(mine, loss, tally, kept=kept)
             self._training.train(
                 self._dealt(rehearsal[epoch]) if rehearsal else (),
                 lambda _, inputs, rows: losses.rehearsal(inputs, rows, tally),
@@ -398,15 +403,17 @@ class Trainer:
     def _dealt(self, micro_batches: Sequence[MicroBatch]) -> list[MicroBatch]:
         return deal(micro_batches, self.parallel.data)[parallel_state.get_data_parallel_rank()]
 
-    def _reference_logprobs(self, micro_batches: Sequence[MicroBatch]) -> list[Tensor]:
+    def _reference_logprobs(self, micro_batches: Sequence[MicroBatch], kept: Kept | None) -> list[Tensor]:
         if self.reference is None:
             raise LearnerError("a KL term needs a reference policy, and none was set")
         with self.reference.in_place():
-            return self._runner(self.model).read(micro_batches, lambda inputs, rows: rows.scores(inputs.targets).unit)
+            runner = self._runner(self.model)
+            return runner.read(micro_batches, lambda inputs, rows: rows.scores(inputs.targets).unit, kept)
 
     def _runner(self, model: torch.nn.Module) -> MicroBatchRunner:
         multiple = self.parallel.tensor if self.parallel.sequence else 1
-        return MicroBatchRunner(model, self.device, multiple, self.style, self.eyes)
+        flexible = self.config.attention == "flex"
+        return MicroBatchRunner(model, self.device, multiple, self.style, self.eyes, flexible=flexible)
 
 
 def _named(config: LoraConfig) -> str:

@@ -32,10 +32,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What to measure."""
 
     shapes: str = "qwen2.5-0.5b,qwen2.5-1.5b"  # folders with a config.json, or names in deploy/shapes
-    tokens: str = "4096,16384"  # of the one sequence in a step
+    tokens: str = "4096,16384"  # of a step
     times: int = 3  # steps after the first, which is not counted; the median counts
     threads: int = 1  # that a step computes with on a CPU
     recompute: str = "none"
+    siblings: int = 0  # responses to one prompt of half the tokens; 0: one sequence
+    attention: str = "sdpa"  # or flex, on a GPU
     lora: int = 0  # rank of the adapters that are trained; 0 trains all weights
     peak: float = 0.0  # TFLOP/s of the device; 0 takes those of a card that is known
 
@@ -70,17 +72,27 @@ def lengths_of(text: str) -> list[int]:
     return lengths
 
 
-def operations(arch: Architecture, tokens: int, *, frozen: bool = False) -> int:
-    """Floating-point operations of a training step on one sequence of `tokens`, all of them predicted.
+def responses(tokens: int, siblings: int) -> tuple[int, int]:
+    """Tokens of the prompt, and of each of its `siblings`."""
+    each = tokens // (2 * siblings) if siblings else 0
+    return tokens - siblings * each, each
 
-    A product with n weights is 2 n a token. A token attends to half of the sequence at the mean, and that is two
-    products. The backward pass is twice the forward pass, but for the gradients of weights that are `frozen`.
+
+def operations(arch: Architecture, tokens: int, *, frozen: bool = False, siblings: int = 0) -> int:
+    """Floating-point operations of a training step on `tokens`: one sequence, or siblings.
+
+    A product with n weights is 2 n a token. A token attends to what comes before it, and that is two products. The
+    output layer counts for all tokens of a sequence, and for those of responses. The backward pass is twice the forward
+    pass, but for the gradients of weights that are `frozen`.
     """
     weights = sum(math.prod(size) for name, size in expected(arch).items() if len(size) == 2 and name != EMBEDDING)
-    if arch.tied:  # the embedding is the output layer
-        weights += arch.vocab * arch.hidden
-    attention = 2 * arch.layers * arch.heads * arch.head_dim * tokens
-    return tokens * ((2 if frozen else 3) * 2 * weights + 3 * attention)
+    head = arch.vocab * arch.hidden
+    if not arch.tied:
+        weights -= head
+    prompt, each = responses(tokens, siblings)
+    pairs = (prompt * prompt + siblings * each * (2 * prompt + each)) // 2
+    products = tokens * weights + (siblings * each or tokens) * head
+    return (2 if frozen else 3) * 2 * products + 3 * 4 * arch.layers * arch.heads * arch.head_dim * pairs
 
 
 def measure(wanted: Options) -> ShapesResult:
@@ -100,9 +112,10 @@ def measure(wanted: Options) -> ShapesResult:
     device = torch.cuda.get_device_name() if cuda else "cpu"
     peak = wanted.peak or next((rate for name, rate in PEAKS.items() if name in device), None)
     lora = LoraConfig(rank=wanted.lora)
-    optim = OptimConfig(dtype="bfloat16" if cuda else "float32", recompute=wanted.recompute, lora=lora)
+    dtype, recompute, attention = "bfloat16" if cuda else "float32", wanted.recompute, wanted.attention
+    optim = OptimConfig(dtype=dtype, recompute=recompute, attention=attention, lora=lora)
     speeds = [
-        _speed(shape, arch, tokens, seconds, peak, frozen=wanted.lora > 0)
+        _speed(shape, arch, tokens, seconds, peak, wanted)
         for shape, arch in shapes.items()
         for tokens, seconds in _timed(folders[shape], arch, optim, wanted).items()
     ]
@@ -125,10 +138,8 @@ def measure(wanted: Options) -> ShapesResult:
     )
 
 
-def _speed(
-    shape: str, arch: Architecture, tokens: int, seconds: float, peak: float | None, *, frozen: bool = False
-) -> Speed:
-    tflops = operations(arch, tokens, frozen=frozen) / seconds / 1e12
+def _speed(shape: str, arch: Architecture, tokens: int, seconds: float, peak: float | None, wanted: Options) -> Speed:
+    tflops = operations(arch, tokens, frozen=wanted.lora > 0, siblings=wanted.siblings) / seconds / 1e12
     return Speed(
         shape=shape,
         parameters=sum(math.prod(size) for size in expected(arch).values()),
@@ -172,7 +183,10 @@ def _timed(folder: Path, arch: Architecture, optim: OptimConfig, wanted: Options
     medians = {}
     for tokens in lengths_of(wanted.tokens):
         ids = torch.randint(arch.vocab, (tokens,), generator=draw).tolist()
-        batch = [MicroBatch(samples=[PackedSample(ids=ids, response_len=tokens - 1, weight=1 / tokens)])]
+        prompt, each = responses(tokens, wanted.siblings)
+        kinds = [ids[:prompt] + ids[at : at + each] for at in range(prompt, tokens, each)] if each else [ids]
+        samples = [PackedSample(ids=one, response_len=each or tokens - 1, weight=1 / tokens) for one in kinds]
+        batch = [MicroBatch(samples=samples)]
         seconds = []
         for number in range(wanted.times + 1):
             output.line(f"  {folder.name}, {tokens} tokens, {number} of {wanted.times}", to=sys.stderr)

@@ -1,5 +1,6 @@
 """Hugging Face weights to Megatron's layout and back."""
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,15 @@ def test_the_mapping_inverts_at_any_tensor_parallel_size(tmp_path: Path, style: 
     back = to_hf([(n, parts[0]) for n, parts in shards.items()], shape, gather)
     assert back.keys() == hf.keys()
     assert all(torch.equal(back[name], hf[name]) for name in hf)
+
+
+def test_threads_share_a_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensorfiles, "PIECE", 4)
+    (tmp_path / "a.safetensors").write_bytes(b"abcdefghij")
+    pieces = b"".join(hashlib.sha256(piece).digest() for piece in (b"abcd", b"efgh", b"ij"))
+    assert tensorfiles.digest(tmp_path) == hashlib.sha256(pieces).hexdigest() == tensorfiles.digest_of(b"abcdefghij")
+    (tmp_path / "b.safetensors").write_bytes(b"kl")
+    assert tensorfiles.digest(tmp_path) == hashlib.sha256(pieces + hashlib.sha256(b"kl").digest()).hexdigest()
 
 
 def test_an_unknown_parameter_is_named(tmp_path: Path) -> None:
