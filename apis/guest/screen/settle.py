@@ -1,7 +1,7 @@
 """When a desktop has come to rest after an action.
 
 Invariant: the wait is bounded by the caller's deadline. For `quiet_ms` no pixel changed, no other program used or
-waited for the processor, the X server did not wait for it, and no program waited for the agent's copy of the clipboard.
+waited for the processor, and the X server did not wait for it.
 No toolkit is known to wait for a timer. A program that starts, or computes before it draws, changes no pixel for a
 while, so use of the processor counts, too.
 """
@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from guest.screen.screenlink import ScreenLink
 
 _OURS = {b"", b"sshd", b"bwrap"}
@@ -35,10 +33,9 @@ def _clock(pid: int) -> int:
 
 
 class Work:
-    """How much processor time the desktop's programs have used. `serving`: whether one waits for the agent itself."""
+    """How much processor time the desktop's programs have used."""
 
-    def __init__(self, serving: Callable[[], bool] = bool) -> None:
-        self._serving = serving
+    def __init__(self) -> None:
         self._skip = {os.getpid()}
         self._names: dict[int, bytes] = {}
 
@@ -67,7 +64,7 @@ class Work:
         return used
 
     def running(self) -> bool:
-        """Whether a thread of a program runs or waits for the processor, the disk or the agent now."""
+        """Whether a thread of a program runs or waits for the processor or the disk now."""
         for pid, _ in self._programs():
             try:
                 main = _stat(f"/proc/{pid}")
@@ -79,7 +76,7 @@ class Work:
                             return True
             except (OSError, IndexError):  # it ended meanwhile
                 self._names.pop(pid, None)
-        return self._serving()
+        return False
 
 
 LOOK_S = 0.01
