@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from apis.documents.read.archive import Archive
 from apis.documents.read.bounds import Budget, RefusedError
 from apis.documents.read.markup import MarkupHandler, MarkupTree, walk
-from apis.documents.zip import zipped
+from apis.documents.xlsx import zipped
 from apis.guest.addresses import ROWS
 
 if TYPE_CHECKING:
