@@ -12,12 +12,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from apis.applications import APP_NAMES
 from runtime.errors import ConfigError
 
 _TABLE = tomllib.loads(Path(__file__).with_name("commands.toml").read_text("utf-8"))
 _FLAGS: dict[str, dict[str, Any]] = _TABLE["flags"]
-_WORDS: dict[str, str] = _TABLE["words"] | {"APPS": ", ".join(APP_NAMES)}
+_WORDS: dict[str, str] = _TABLE["words"]
 COMMANDS: dict[str, dict[str, Any]] = _TABLE["commands"]
 
 

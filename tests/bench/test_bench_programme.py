@@ -11,7 +11,7 @@ import pytest
 from actors.cluster.config import deploy_files
 from actors.cluster.report import run_data
 from actors.cluster.report.run_data import SUFFIX, RunFigures, StepFigures
-from actors.cluster.report.time_spent import MachineTime, overlap
+from actors.cluster.report.time_spent import MachineTime
 from actors.cluster.runs import run_folder
 from actors.cluster.runs.evaluation_rounds import EvaluationRound
 from actors.learner.batches import learning_rate
@@ -69,7 +69,7 @@ def played(name: str, solved: dict[str, list[bool]], cpu_s: float = 60.0) -> Run
         )  # fmt: skip
     return RunFigures(
         name=name, state="ok", reason="", file="smoke", experiment="", seed=0, started="", key=name, switches=[],
-        rounds=rounds, gains=[], steps=[], endings={}, episodes={}, overlap=overlap([]), machine=machine,
+        rounds=rounds, gains=[], steps=[], endings={}, episodes={}, machine=machine,
     )  # fmt: skip
 
 

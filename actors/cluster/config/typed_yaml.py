@@ -10,7 +10,7 @@ import functools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import yaml
@@ -39,57 +39,30 @@ class _Loader(yaml.CSafeLoader):
     """SafeLoader that reads 2e-4 as a number, a date as a text, and no key twice or that is no text."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Check the keys of `node`, then put what `<<` names in its place."""
+        """Check the keys of `node`."""
         seen: set[str] = set()
         for key_node, _ in node.value:
             key, line = str(key_node.value), key_node.start_mark.line + 1
             if key in seen:
                 raise ConfigError(f"line {line}: key {key:.80} is written twice")
             seen.add(key)
-            if (kind := key_node.tag.rpartition(":")[2]) not in ("str", "merge"):
+            if (kind := key_node.tag.rpartition(":")[2]) != "str":
                 raise ConfigError(f"line {line}: key {key:.80} is no text but a {kind}: put it in quotes")
-        super().flatten_mapping(node)
-        node.value = list({key.value: (key, value) for key, value in node.value}.values())  # its own keys are last
-
-
-class _Part(NamedTuple):
-    """A list or mapping that is being read."""
-
-    anchor: str | None
-    before: int  # values that the file has before it
-    levels: list[int]  # that its values have
 
 
 def _refuse_bomb(text: str) -> None:
-    """Raise ConfigError where `text` is nested deeper than `DEEPEST` or has more than `MOST` values.
-
-    An alias counts as what it names, and names nothing that it is in.
-    """
-    within: list[_Part] = []
-    named: dict[str | None, tuple[int, int]] = {}  # values and levels by anchor
-    count = 0
+    """Raise ConfigError where `text` is nested deeper than `DEEPEST`, has more than `MOST` values, or an alias."""
+    depth = count = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-        size, levels = 1, 0
-        if isinstance(event, yaml.CollectionStartEvent):
-            named.pop(event.anchor, None)
-            within.append(_Part(event.anchor, count, [0]))
-        elif isinstance(event, yaml.CollectionEndEvent):
-            part = within.pop()
-            size, levels = 0, max(part.levels) + 1
-            named[part.anchor] = count - part.before, levels
-        elif isinstance(event, yaml.AliasEvent):
-            if event.anchor not in named:
-                line = f"line {event.start_mark.line + 1}: " if event.start_mark else ""
-                raise ConfigError(f"{line}*{event.anchor} names nothing that ends before it")
-            size, levels = named[event.anchor]
-        elif isinstance(event, yaml.ScalarEvent):
-            named[event.anchor] = 1, 0
-        else:
-            continue
-        count += size
-        if within:
-            within[-1].levels[0] = max(within[-1].levels[0], levels)
-        if len(within) + levels > DEEPEST:
+        if isinstance(event, yaml.AliasEvent):
+            line = f"line {event.start_mark.line + 1}: " if event.start_mark else ""
+            raise ConfigError(f"{line}*{event.anchor}: write out what it names, aliases are not read")
+        if isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.CollectionStartEvent | yaml.ScalarEvent):
+            count += 1
+            depth += isinstance(event, yaml.CollectionStartEvent)
+        if depth > DEEPEST:
             raise ConfigError(TOO_DEEP)
         if count > MOST:
             raise ConfigError(f"it has more than {MOST} values")
@@ -118,7 +91,7 @@ def parse_yaml(text: str, source: str) -> Any:
     """YAML text as plain values. Raises ConfigError naming `source` and the line."""
     try:
         _refuse_bomb(text)
-        return msgspec.to_builtins(yaml.load(text, Loader=_Loader))  # noqa: S506 - a SafeLoader; copies aliases
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
     except (ValueError, LookupError, TypeError, AttributeError) as error:  # PyYAML's own, of a tag or a lone surrogate

@@ -110,8 +110,8 @@ def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
     # Each answer of a server may take `TURN_S` on its way and back.
     lease_s = max(like.replay.lease_s, turns * TURN_S) if url else like.replay.lease_s
     ask_published = published.is_here() and not like.desktops.place and any(map(families.of_set, ids))
-    # A memo has no pictures, and what a task set's files ask for may change by itself.
-    remembers = not (any(map(families.of_set, ids)) or args.osworld_out)
+    # What a task set's files ask for may change by itself.
+    remembers = not any(map(families.of_set, ids))
     prompt = _prompt(like.prompt, args, usual="published" if url and not args.like else like.prompt.format)
     parts = {
         "run": RunConfig(log_level=like.run.log_level),
@@ -125,7 +125,6 @@ def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
             processes=min(like.desktops.processes, seats),
             screen=args.screen or like.desktops.screen,
             memo=like.desktops.memo if remembers and prompt.format == "compact" else "off",
-            screenshots="all" if args.osworld_out else like.desktops.screenshots,
             warm_pool=min(like.desktops.warm_pool if isinstance(like.desktops.provider, RemoteConfig) else 2, seats),
         ),
         "samplers": _samplers(like, args.overrides),

@@ -1,23 +1,18 @@
 """Which figures of runs there are, the curve of each over the seeds of a group, and their pictures.
 
-A mean is taken only where every seed has a value, so a run that is behind or was killed bends no curve. A picture's SVG
-has no address, no style sheet and no script, and its ids begin with the picture's name. A picture of a single point is
-not drawn: tables have it.
+A mean is taken only where every seed has a value, so a run that is behind or was killed bends no curve. A picture of a
+single point is not drawn: tables have it.
 """
 
 from __future__ import annotations
 
 import io
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from typing import Any, NamedTuple
 
-from markupsafe import Markup
-
-from actors.cluster import output
 from actors.cluster.output import plain, plainly
 from actors.cluster.report.pooled import Group, PooledRound, pooled_rounds
 from actors.cluster.report.run_data import RunFigures, Stretch, series
@@ -30,15 +25,8 @@ LINES = (
     "#1f5f99", "#b5482a", "#2f7d46", "#7a4a9e", "#8a6d1f", "#3f7f86",
     "#c23b75", "#5b6b1a", "#4458c4", "#d0872c", "#5f5f5f", "#20a39e",
 )  # fmt: skip
-_ON_PAGE = (
-    {INK: "currentColor", PAPER: "var(--paper)"}
-    | {colour: f"var(--{phase},{colour})" for phase, colour in SHADES.items()}
-    | {colour: f"var(--line-{number},{colour})" for number, colour in enumerate(LINES)}
-)  # fmt: skip
-_COLOUR = re.compile("|".join(_ON_PAGE))
-_VIEW = re.compile(r'viewBox="([\d. ]+)"')
-_NAMED = re.compile(r'(id="|url\(#|href="#)')
 STEPS, RL_STEPS = "step (one batch)", "step of RL"
+CURVE = "curve"  # the name of the picture of success
 WIDE = (4.8, 3.0)  # inches: as wide as a phone, where letters of 9 points can be read
 LEAST = 2  # points of a line, and bars of a picture
 MARKERS = "osD^v"  # of one group's decodings
@@ -208,8 +196,7 @@ class Picture(NamedTuple):
     name: str  # of its file, without an ending
     title: str
     caption: str  # what it shows, in a sentence
-    svg: Markup  # an element of a page
-    png: bytes = b""  # of one that is a file, too
+    png: bytes
 
 
 class _Axis(NamedTuple):
@@ -251,34 +238,20 @@ def pyplot() -> Any:
     matplotlib.use("Agg")
     matplotlib.rcParams.update({
         "text.color": INK, "axes.edgecolor": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
-        "legend.facecolor": PAPER, "svg.fonttype": "none", "svg.hashsalt": "computerrl",
+        "legend.facecolor": PAPER,
     })  # fmt: skip
     from matplotlib import pyplot as plt
 
     return plt
 
 
-def drawn(plot: Any, name: str, title: str, caption: str, *, file: bool = False) -> Picture:
-    """The picture of a figure of matplotlib, of which nothing is left in memory; with `file` as a PNG, too."""
-    png, svg = io.BytesIO(), io.StringIO()
+def drawn(plot: Any, name: str, title: str, caption: str) -> Picture:
+    """The picture of a figure of matplotlib, of which nothing is left in memory."""
+    png = io.BytesIO()
     plot.tight_layout()
-    if file:
-        plot.savefig(png, format="png", metadata={"Software": None})
-    plot.savefig(svg, format="svg", transparent=True, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    plot.savefig(png, format="png", metadata={"Software": None})
     pyplot().close(plot)
-    return Picture(name, title, caption, _inlined(svg.getvalue(), name, f"{title}: {caption}"), png.getvalue())
-
-
-def _inlined(svg: str, name: str, alt: str) -> Markup:
-    """Matplotlib's `svg` as an element of a page; `alt` is what it shows, in words."""
-    head, _, body = svg[svg.index("<svg") :].partition(">")
-    view = _VIEW.search(head)
-    assert view is not None
-    body = body.rpartition("</svg>")[0].replace("xlink:href", "href")
-    body = re.sub(r"<style.*?</style>", "", body, flags=re.DOTALL)
-    body = _NAMED.sub(rf"\g<1>{name}-", _COLOUR.sub(lambda match: _ON_PAGE[match[0]], body))
-    begin = Markup('<svg viewBox="{}" role="img" aria-label="{}">').format(view[1], output.clean(alt))
-    return begin + Markup(body) + Markup("</svg>")  # noqa: S704 - matplotlib escapes what it is given
+    return Picture(name, title, caption, png.getvalue())
 
 
 def lines(figure: Figure, curves: Mapping[str, Band], axis: _Axis) -> Picture | None:
@@ -336,7 +309,7 @@ def success(curves: Mapping[str, Band], rounds: Sequence[Dots], axis: _Axis) -> 
         "Held-out rounds with 95 % intervals, over training episodes. Families that are never trained on are left out"
         " where there are others."
     )
-    return drawn(plot, "curve", "Success", caption, file=True)
+    return drawn(plot, CURVE, "Success", caption)
 
 
 def counts(figure: Figure, groups: Mapping[str, Mapping[Any, float]], xlabel: str) -> Picture | None:

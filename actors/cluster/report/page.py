@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 
 from actors.cluster import output, tables
 from actors.cluster.output import plain, plainly
 from actors.cluster.report import pooled
-from actors.cluster.report.drawing import Picture
+from actors.cluster.report.drawing import CURVE, Picture
 from actors.cluster.report.episodes import BeforeAndAfter, EpisodeView
 from actors.cluster.report.pooled import Difference, Group, PooledGain, PooledRound
 from actors.cluster.report.run_data import RunFigures
-from actors.cluster.report.time_spent import Overlap
 from actors.cluster.runs.evaluation_rounds import SCORES, EvaluationRound, instances, spread
 from actors.cluster.tables import TableCell, TextTable
 from actors.replay.database import queries
@@ -28,7 +26,7 @@ SECTIONS = {
     "runs": "Runs", "success": "Success", "phases": "Phases", "learning": "Learning", "groups": "Groups",
     "time": "Time", "episodes": "Episodes", "reading": "How to read this",
 }  # fmt: skip
-SUCCESS, GROUPS = ("curve",), ("staleness", "groups")
+SUCCESS, GROUPS = (CURVE,), ("staleness", "groups")
 STEP_PARTS = ("wait_s", "read_s", "pack_s", "reference_s", "forward_s", "backward_s", "rehearsal_s", "optimizer_s")
 
 
@@ -59,8 +57,6 @@ def page(
         rounds={run.name: [rounds_of(run.rounds), scores_of(run), families_of(run.rounds)] for run in runs},
         phases={run.name: phases_of(run) for run in runs},
         endings={run.name: counted(plainly(run.endings)) or "no group yet" for run in runs},
-        equal={run.name: equal_of(run) for run in runs},
-        overlap=overlapped,
         times={run.name: times_of(run) for run in runs},
         episodes=episodes,
         learned=learned,
@@ -194,30 +190,6 @@ def phases_of(run: RunFigures) -> TextTable:
         evidence = ", ".join(f"{name} {value:.4g}" for name, value in one.evidence.items())
         rows.append((plain(one.phase), one.start, plain(one.cause), evidence or "-"))
     return TextTable(("Phase", "From step", "Cause", "Evidence"), rows, sentences={"Evidence"})
-
-
-def equal_of(run: RunFigures) -> TextTable:
-    """Of each family the groups that were completed, by what their episodes had in common; means over RL steps."""
-    by_family: dict[str, list[tuple[float, float]]] = {}
-    for figures in (step.figures for step in run.steps):
-        for name in figures:
-            kind, _, family = name.partition("/")
-            if kind == "all_right":
-                by_family.setdefault(family, []).append((figures[name], figures[f"all_wrong/{family}"]))
-    rows = [
-        (family, *(f"{fmean(part):.0%}" for part in zip(*shares, strict=True)), len(shares))
-        for family, shares in sorted(by_family.items())
-    ]
-    head = ("Family", "All succeeded", "All failed", "Steps of RL")
-    return TextTable(head, rows, f"Groups of {run.name} that were completed before a step of RL, mean over such steps")
-
-
-def overlapped(overlap: Overlap) -> str:
-    """How much desktops and learner worked at the same time."""
-    return (
-        f"Desktops played training episodes during {overlap.share:.0%} of the learner's {overlap.learner_s:.1f} s in RL"
-        f" steps, {overlap.episodes_at_once:.1f} at once; {output.duration(overlap.rl_s)} of RL and pulses."
-    )
 
 
 def times_of(run: RunFigures) -> list[TextTable]:

@@ -18,7 +18,7 @@ import msgspec
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
-from actors.cluster.report.time_spent import EVENTS, MachineTime, Overlap, SeatTime, machine_time, overlap, seat_time
+from actors.cluster.report.time_spent import EVENTS, MachineTime, SeatTime, machine_time, seat_time
 from actors.cluster.runs import evaluation_rounds, ledgers, run_folder
 from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound
 from actors.replay.database import queries
@@ -86,7 +86,6 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     steps: list[StepFigures]
     endings: dict[str, int]  # how groups ended
     episodes: dict[str, int]  # by lane
-    overlap: Overlap
     seats: SeatTime | None = None  # None for a run whose seats reported nothing
     machine: MachineTime | None = None
     observations: queries.Observations = queries.FIRST_OBSERVATION  # versions that its desktops showed, smallest first
@@ -145,7 +144,6 @@ def read_run(path: Path) -> RunFigures:
         steps=[_step(row) for row in steps],
         endings=endings,
         episodes=episodes,
-        overlap=overlap(lines),
         seats=seats,
         machine=machine_time(lines),
         observations=observations,

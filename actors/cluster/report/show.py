@@ -17,7 +17,7 @@ from actors.cluster import paths as places
 from actors.cluster.config.suggest import hint
 from actors.cluster.output import plain, plainly
 from actors.cluster.report import page, pooled, run_data
-from actors.cluster.report.drawing import pictures
+from actors.cluster.report.drawing import CURVE, pictures
 from actors.cluster.report.episodes import BeforeAndAfter, choose, learned
 from actors.cluster.report.pooled import Group
 from actors.cluster.report.run_data import SUFFIX, RunFigures
@@ -142,7 +142,7 @@ def write(runs: Sequence[RunFigures], paths: Sequence[Path], out: Path) -> list[
     episodes = {run.name: choose(folders[run.name]) if run.name in folders else [] for run in runs}
     pairs = {name: learned(path) for name, path in folders.items()}
     files = {"report.html": page.page(groups, drawn, episodes, pairs).encode()}
-    files |= {f"{picture.name}.png": picture.png for picture in drawn if picture.png}
+    files |= {f"{picture.name}.png": picture.png for picture in drawn if picture.name == CURVE}
     files |= {f"{run.name}{SUFFIX}": run_data.packed(run) for run in runs if run.name in folders}
     for name, content in files.items():
         (out / name).write_bytes(content)
@@ -187,7 +187,5 @@ def _print(run: RunFigures) -> None:
     output.prose(f"desktops  showed observation version {queries.versions_text(run.observations)}")
     output.prose(f"groups    {page.counted(plainly(run.endings)) or 'none'}")
     output.prose(f"episodes  {page.counted(run.episodes) or 'none'}")
-    if run.overlap.learner_s:
-        output.prose(f"overlap   {page.overlapped(run.overlap)}")
     for table in page.times_of(run):
         tables.show(table)

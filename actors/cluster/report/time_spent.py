@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -271,41 +270,3 @@ def _by_phase(lines: Sequence[Line], looks: Sequence[Line], gone: Iterable[Line]
     for line in gone:
         parts[when.at(line["t"])] += line["cpu_s"]
     return dict(parts)
-
-
-class Overlap(msgspec.Struct, frozen=True):
-    """Seconds of RL, of optimizer steps in it, and of those during which at least one training episode was played."""
-
-    rl_s: float
-    learner_s: float
-    both_s: float
-    episodes_at_once: float  # episodes being played during an optimizer step, on average
-
-    @property
-    def share(self) -> float:
-        """Share of the optimizer steps' time in which desktops acted."""
-        return self.both_s / self.learner_s if self.learner_s else 0.0
-
-
-def overlap(lines: Iterable[Line]) -> Overlap:
-    """How optimizer steps of RL and training episodes overlap."""
-    changes = list[tuple[float, str, int]]()
-    for line in lines:
-        if line["event"] == "learner_step" and line["phase"] == Phase.RL:
-            changes += [(line["t0"], "steps", 1), (line["t1"], "steps", -1)]
-        elif line["event"] == "episode_ended" and line["lane"] == "train":
-            changes += [(line["t0"], "episodes", 1), (line["t1"], "episodes", -1)]
-    changes.sort()
-    up, learner_s, both_s, crowd_s = Counter[str](), 0.0, 0.0, 0.0
-    for (moment, what, by), (then, _, _) in pairwise(changes):
-        up[what] += by
-        if up["steps"]:
-            learner_s += then - moment
-            both_s += (then - moment) * bool(up["episodes"])
-            crowd_s += (then - moment) * up["episodes"]
-    return Overlap(
-        rl_s=changes[-1][0] - changes[0][0] if changes else 0.0,
-        learner_s=learner_s,
-        both_s=both_s,
-        episodes_at_once=crowd_s / learner_s if learner_s else 0.0,
-    )

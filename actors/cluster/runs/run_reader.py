@@ -32,7 +32,7 @@ DRAWN_S = 90.0  # a sampler of which no line came for so long draws nothing
 RECENT_S = 600.0  # over which seats' time is shown
 MOST_SPANS = 40_000
 LOG_BYTES = 8 << 20  # of each file, for the first look
-_KINDS = ("seat", "host", "image", "task")
+_KINDS = ("host", "task")
 _IN_QUARANTINE = {f"{kind}_rests": kind for kind in _KINDS}
 _LET_BACK = {f"{kind}_let_back": kind for kind in _KINDS}
 _EVENTS = frozenset(
@@ -59,7 +59,6 @@ class SeatNow(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
     task: str
     token: int  # of the newest episode it finished; 0 before the first
     success: bool
-    quarantine: str  # why it is in quarantine; "" where it is not
 
 
 class RoundNow(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +112,7 @@ class RunNow(msgspec.Struct, frozen=True, kw_only=True):
     all_right: dict[str, float] = {}  # family -> share of its newest groups whose episodes all succeeded
     all_wrong: dict[str, float] = {}
     stages_s: dict[str, float]  # where seats spent their time of late
-    quarantine: dict[str, str]  # "seat desktop/3" -> cause
+    quarantine: dict[str, str]  # "host desktop/3" -> cause
     machines: dict[str, str]  # process -> the machine it is on, "" for this one, or LOST
     seats: list[SeatNow] = []
     trouble: str = ""  # why this look saw less than the one before
@@ -244,8 +243,7 @@ class RunReader:
                 trace = trace_of(Lane(row["lane"]), str(row["group_id"]), row["round"] or "", row["slot"])
                 task = row["task"]
             token, success = self._finished.get(name, (0, False))
-            cause = self._quarantine.get(f"seat {name}", "")
-            seats.append(SeatNow(name=name, trace=trace, task=task, token=token, success=success, quarantine=cause))
+            seats.append(SeatNow(name=name, trace=trace, task=task, token=token, success=success))
         return seats
 
     def _read_logs(self) -> None:
@@ -288,7 +286,7 @@ def _round(db: queries.Database, row: queries.Row) -> RoundNow:
 
 
 def _what(kind: str, line: dict[str, Any]) -> str:
-    """What a line of quarantine is about: the image or the task that it names, the seat or its host that says it."""
+    """What a line of quarantine is about: the task that it names, or the seat whose host it is."""
     return str(line.get(kind, line["actor"]))
 
 

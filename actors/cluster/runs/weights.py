@@ -1,4 +1,4 @@
-"""Which weights a person means, a model folder or a run's at some point, and their export for others to serve."""
+"""Which weights a person means, a folder or a run's at some point; their export for others to serve, their check."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import shlex
 import shutil
 import sys
+import time
+import warnings
 from pathlib import Path
 
 from actors.cluster import output
@@ -177,3 +179,42 @@ def _origin(weights: NamedWeights) -> str:
         f" of prompts:"
         f" {deploy.prompt.format}. Actions: {MEANING[deploy.prompt.action_space]}.\n"
     )
+
+
+QUIET_S = 2.0
+
+
+def check(args: argparse.Namespace) -> int:
+    """`model check`: print the verdict; its exit status. Raises ConfigError where there is no such model."""
+    warnings.simplefilter("ignore")  # Megatron's, of kernels that it lacks
+    from policy.architecture import ModelVerdict
+
+    folder, began = Path(locate(args.model, Path(args.runs), look=False).folder), time.monotonic()
+
+    def tell(step: str) -> None:
+        if not args.json and time.monotonic() - began > QUIET_S:
+            output.news(f"{output.duration(time.monotonic() - began)}  {step}")
+
+    try:
+        folder = models.locate(str(folder))  # refuses what needs no torch to be refused
+        from transformers.utils import logging
+
+        from policy.model_check import compare
+
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        found = compare(folder, args.dtype, tell)
+    except ConfigError as error:
+        found = ModelVerdict(architecture="", why=str(error).removeprefix(f"{args.model}: "))
+    if args.json:
+        output.document(found)
+    elif found.why:
+        output.line(f"{args.model}: {found.why}")
+    else:
+        output.prose(
+            f"{args.model}: {found.architecture}, {args.dtype}: largest difference of a logit"
+            f" {found.max_logit_diff:.2g}; generates; every tensor comes back"
+        )
+        for refused in found.chat:
+            output.prose(f"its chat template refuses {refused}")
+    return 1 if found.why else 0

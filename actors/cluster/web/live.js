@@ -219,15 +219,15 @@ function tileOf(name) {
 
 function sayTile(tile) {
   tile.busy = Boolean(tile.trace) && !over;
-  tile.className = `seat${tile.busy ? " busy" : ""}${tile.quarantine ? " rests" : ""}`;
+  tile.className = `seat${tile.busy ? " busy" : ""}`;
   const plays = tile.trace ? `${tile.trace} ${tile.task}` : "waits for work";
-  tile.said.textContent = tile.quarantine ? `in quarantine: ${tile.quarantine}` : over ? "" : plays;
+  tile.said.textContent = over ? "" : plays;
 }
 
 function showSeats(changed) {
-  for (const [name, trace, task, token, success, quarantine] of changed) {
+  for (const [name, trace, task, token, success] of changed) {
     const tile = tileOf(name);
-    Object.assign(tile, {trace, task, quarantine});
+    Object.assign(tile, {trace, task});
     sayTile(tile);
     if (token) {
       tile.token = token;

@@ -243,7 +243,7 @@ _SERIES: tuple[tuple[Any, str, str, str, Callable[[RunNow], Mapping[str, float]]
     (GaugeMetricFamily, "seat_time_seconds", "Where seats spent the last ten minutes.", "stage",
      lambda now: now.stages_s),
     (GaugeMetricFamily, "seats_busy", "Seats that play.", "", lambda now: {"": sum(bool(s.trace) for s in now.seats)}),
-    (GaugeMetricFamily, "quarantined", "Seats, hosts, images and tasks in quarantine.", "",
+    (GaugeMetricFamily, "quarantined", "Hosts and tasks in quarantine.", "",
      lambda now: {"": len(now.quarantine)}),
     (GaugeMetricFamily, "loss", "Loss of the newest optimizer step.", "", _newest("loss")),
     (GaugeMetricFamily, "entropy_nats", "Entropy per token at the newest optimizer step.", "", _newest("entropy")),

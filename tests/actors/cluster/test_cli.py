@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import inspect
-import io
 import json
 import re
 import subprocess
@@ -72,20 +71,6 @@ def test_the_command_line_starts_fast() -> None:
         "sys.exit(any(m in sys.modules for m in ('torch', 'yaml', 'rich', 'aiohttp')))"
     )
     subprocess.run([sys.executable, "-P", "-c", code], check=True)
-
-
-@pytest.mark.slow
-def test_parse_reads_an_answer_and_exits_with_the_verdict() -> None:
-    good = call("parse", "--app", "text_editor", "--json", text="type it\nAgent.type(text='kiwi')\n")
-    assert good.returncode == 0
-    assert json.loads(good.stdout)["verdict"] == "action"
-    bad = call("parse", "--app", "vlc", "--json", text="__import__('os').system('true')")
-    assert bad.returncode == 2
-    assert json.loads(bad.stdout)["action"] is None
-    plain = call("parse", "--app", "code", text="\x1b[2J")
-    assert plain.returncode == 2
-    assert plain.stdout.startswith("refused: ")
-    assert "\x1b" not in plain.stdout
 
 
 @pytest.mark.slow
@@ -249,15 +234,6 @@ def test_a_report_of_what_is_no_run_says_what_it_is(capsys: pytest.CaptureFixtur
     assert "is no run and holds no file of a run's figures" in refused(capsys, "report", "empty")
     assert f"no runs in runs yet: make one with  {program()} run smoke" in refused(capsys, "report")
     assert "no run x: there are no runs in runs yet" in refused(capsys, "report", "x")
-
-
-@pytest.mark.parametrize("app", ["chromium", "chrome", "calc", "vs_code", "mousepad", "terminal"])
-def test_parse_takes_other_names_of_applications(
-    app: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Agent.wait()")))
-    assert cli.main(["parse", "--app", app]) == 0
-    assert "chromium" not in capsys.readouterr().out
 
 
 def test_a_key_of_a_megabyte_is_named_in_a_short_line(capsys: pytest.CaptureFixture[str]) -> None:

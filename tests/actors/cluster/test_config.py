@@ -157,9 +157,6 @@ BOMBS = {
     "aliases": "\n".join(f"k{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '1'] * 9)}]" for n in range(9)),
     "merges": "k0: &a0 {a: 1}\n"
     + "\n".join(f"k{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 9)),
-    "aliases of aliases": "k0: &a0 [1]\n" + "\n".join(f"k{n}: &a{n} [*a{n - 1}]" for n in range(1, 80)),
-    "an alias of itself": "x: &a [*a]",
-    "an alias of a list that it is in": "x: [&a 1, &a [*a]]",
 }
 
 
@@ -172,18 +169,7 @@ def test_a_file_of_too_many_values_is_refused_in_one_line(
     assert cli.main(["run", "--dry-run", str(file)]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert re.search(
-        r"more than 50000 values|more than 1048576 bytes|nested too deeply|names nothing that ends", said
-    ), said
-
-
-def test_aliases_and_merges_are_copies_of_what_they_name() -> None:
-    text = "a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\nc: *a\nd: {<<: [*a], z: &z 4}\ne: [*z]\nf: &f {<<: *a, x: 5}\n<<: *f"
-    read = typed_yaml.parse_yaml(text, "f")
-    whole = {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}, "c": {"x": 1, "y": 2}, "d": {"x": 1, "y": 2, "z": 4}}
-    assert read == whole | {"e": [4], "f": {"x": 5, "y": 2}, "x": 5, "y": 2}
-    read["c"]["x"] = 7
-    assert read["a"]["x"] == 1
+    assert re.search(r"more than 50000 values|more than 1048576 bytes|aliases are not read", said), said
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from actors.cluster import cli
 from actors.cluster.config import deploy_files, models, suites
 from actors.cluster.config.schema import Deploy
 from actors.cluster.config.typed_yaml import build, read
-from actors.cluster.evaluate import settings, show
+from actors.cluster.evaluate import play as evaluated
+from actors.cluster.evaluate import settings
 from actors.cluster.runs import doctor, evaluation_rounds, execute, run_folder, weights
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs.run_folder import RunRecord, claim
@@ -133,7 +134,7 @@ def test_an_evaluation_takes_what_is_not_said_from_the_run(runs: Path) -> None:
 def test_an_evaluation_remembers_desktops_like_its_run_where_a_memo_holds(runs: Path) -> None:
     mine = weights.locate("mine", runs)
     words = ("mine", "--runs", str(runs), "--like", "learn")
-    for more, memo in (((), "on"), (("--format", "published"), "off"), (("--osworld-out", "out"), "off")):
+    for more, memo in (((), "on"), (("--format", "published"), "off")):
         assert settings.deploy_of(arguments(*words, *more), mine).desktops.memo == memo
 
 
@@ -238,11 +239,11 @@ def test_a_runs_weights_are_evaluated_on_real_desktops(runs: Path, tmp_path: Pat
     assert re.search(r"^eval +5 +T=1 ", again.stdout, re.MULTILINE), again.stdout
     assert not (runs / "seen" / "checkpoints").exists(), "nothing learned"
     deploy = read(runs / "seen" / "deploy.yaml", Deploy)
-    same = evaluation_rounds.compare(show.like(deploy, runs / "seen"), found)
+    same = evaluation_rounds.compare(evaluated.like(deploy, runs / "seen"), found)
     assert (same.whole.value, same.whole.instances) == (0.0, 2)
     assert evaluation_rounds.gain_line(same).startswith("held-out success ")
     with pytest.raises(ConfigError, match="mine has no closed round over task set"):
-        show.like(deploy, runs / "mine")
+        evaluated.like(deploy, runs / "mine")
     longer = msgspec.structs.replace(deploy, tasks=msgspec.structs.replace(deploy.tasks, max_turns=9))
     with pytest.raises(ConfigError, match=r"--against: seen played with tasks\.max_turns 3, this evaluation with 9"):
-        show.like(longer, runs / "seen")
+        evaluated.like(longer, runs / "seen")

@@ -109,10 +109,7 @@ COMMANDS = {
     "report --text": ["report", "evil", "--text"],
     "report --json": ["report", "evil", "--json"],
     "demos show": ["demos", "show", "evil"],
-    "demos show --task": ["demos", "show", "evil", "--task", NAME],
-    "demos show --task --json": ["demos", "show", "evil", "--task", NAME, "--json"],
     "a wrong name": ["status", EVIL],
-    "a wrong task": ["demos", "show", "evil", "--task", EVIL],
     "a wrong actor": ["logs", "evil", "--actor", EVIL],
 }
 

@@ -39,7 +39,7 @@ def told(words: str, to: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=False, env=env)
 
 
-@pytest.mark.parametrize("words", ["keys", "keys --json", "--help", "--version", "parse --app vlc </dev/null"])
+@pytest.mark.parametrize("words", ["keys", "keys --json", "--help", "--version"])
 @pytest.mark.slow
 def test_a_full_standard_output_is_one_line(words: str) -> None:
     found = told(words, "> /dev/full")
@@ -90,9 +90,7 @@ def test_a_terminal_shows_the_newest_line_of_a_run_in_place_of_the_last() -> Non
         name="after_bc", version="0.1", played=4, planned=4, successes=1, closed=True, step=1, temperature=1.0,
         low=0.0, high=0.7,
     )  # fmt: skip
-    seats = [
-        SeatNow(name=f"desktop/{n}", trace="g1.0" * n, task="", token=0, success=False, quarantine="") for n in (0, 1)
-    ]
+    seats = [SeatNow(name=f"desktop/{n}", trace="g1.0" * n, task="", token=0, success=False) for n in (0, 1)]
     now = RunNow(
         run="x", state="running", reason="", file="smoke", started_s=0.0, harder=False, phase="rl", done=3, whole=9,
         left_s=70.0, trained="0.3", steps={}, curve=[step], rounds=[played], samplers=[], episodes={},

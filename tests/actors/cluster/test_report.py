@@ -19,7 +19,6 @@ from actors.cluster.config.schema import Deploy
 from actors.cluster.report import drawing, run_data
 from actors.cluster.report import time_spent as seats_report
 from actors.cluster.report.drawing import FIGURES, GROUPS, Band, Dots, band, counts, lines, success
-from actors.cluster.report.page import equal_of
 from actors.cluster.report.pooled import Group, PooledRound, pooled_gains, pooled_rounds
 from actors.cluster.report.run_data import SUFFIX, key_of, packed, read_file, read_run
 from actors.cluster.report.show import show
@@ -30,7 +29,6 @@ from actors.cluster.report.time_spent import (
     UNKNOWN,
     causes,
     machine_time,
-    overlap,
     seat_time,
 )
 from actors.cluster.runs import ledgers
@@ -42,23 +40,7 @@ from runtime.logs.reader import BEGINS, in_a_row
 from tests.actors.cluster.fabricated import HOSTILE, Fabricated, whole
 from tests.actors.cluster.test_report_page import reported
 
-SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)).map(lambda s: (float(s[0]), float(s[0] + s[1]))))
 CURVE = st.dictionaries(st.integers(0, 12), st.floats(-1e6, 1e6), max_size=10)
-
-
-def covered(spans: list[tuple[float, float]]) -> set[int]:
-    return {second for start, end in spans for second in range(int(start), int(end))}
-
-
-@given(SPANS, SPANS)
-def test_seconds_in_which_desktops_and_learner_work_are_those_in_both(
-    steps: list[tuple[float, float]], episodes: list[tuple[float, float]]
-) -> None:
-    logged = [{"event": "learner_step", "phase": "rl", "t0": t0, "t1": t1} for t0, t1 in steps]
-    logged += [{"event": "episode_ended", "lane": "train", "t0": t0, "t1": t1} for t0, t1 in episodes]
-    measured = overlap(logged)
-    assert (measured.learner_s, measured.both_s) == (len(covered(steps)), len(covered(steps) & covered(episodes)))
-    assert 0.0 <= measured.share <= 1.0
 
 
 def test_wilson_interval_of_a_known_case() -> None:
@@ -250,14 +232,6 @@ def test_a_run_without_logs_or_deploy_file_is_reported(tmp_path: Path) -> None:
     with closing(ledger_file.connect(folder / "ledger.sqlite")[0]) as db:
         db.execute("INSERT INTO stays VALUES (0, 0, 'demo', NULL, '0.0', 0, 'begin', '{}', 0.0)")
     assert "bare" in reported([folder], tmp_path / "out")
-
-
-def test_equal_groups_of_a_family_are_means_over_steps(tmp_path: Path) -> None:
-    run = Fabricated(tmp_path / "one")
-    run.learn(steps=4)
-    run.db.close()
-    # Of family a half of the groups succeed whole in each step; 0, 1/4, 2/4 and 3/4 of them fail whole.
-    assert equal_of(read_run(tmp_path / "one")).rows == [("a", "50%", "38%", 4), ("b", "0%", "100%", 4)]
 
 
 def test_a_ledger_of_the_form_before_is_read_too(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from actors.cluster import cli
 from actors.cluster.commands import flag_of
 from actors.cluster.config import deploy_files, models, typed_yaml
 from actors.cluster.config.schema import Deploy
-from actors.cluster.evaluate import settings, show
+from actors.cluster.evaluate import play as evaluated
+from actors.cluster.evaluate import settings
 from actors.cluster.report import show as report_show
 from actors.cluster.runs import execute, requests, run_folder
 from actors.cluster.runs.requests import RunRequest
@@ -207,7 +208,7 @@ def test_the_line_names_the_command_that_made_the_run(
         assert expected in refused(capsys, "run", "x.yaml", "--resume", "--name", "x")
 
 
-STAYS = {"help", "model", "against", "name", "resume", "out", "osworld_out", "runs", "json"}
+STAYS = {"help", "model", "against", "name", "resume", "out", "runs", "json"}
 SAMPLES = {
     "at": ["final"], "tasks": ["desktop"], "like": ["local"], "split": ["held-out"], "instances": ["3"], "first": ["0"],
     "untrained": [], "episodes": ["1"], "decoding": ["greedy"], "desktops": ["2"], "format": ["compact"],
@@ -236,7 +237,7 @@ def test_an_evaluation_goes_on_as_it_was_begun_or_not_at_all(
     assert "no training run" in refused(capsys, "eval", "last", "--resume", *AT)
     assert "name a MODEL" in refused(capsys, "eval", "--tasks", "desktop", *AT)
     assert not broken.begun
-    monkeypatch.setattr(show, "result", lambda *_, **__: None)
+    monkeypatch.setattr(evaluated, "result", lambda *_, **__: None)
     line = shlex.split(run_folder.to_continue(run_folder.read_record(folder), folder))[1:]
     assert line == ["eval", "--resume", "--name", "seen", *AT]
     assert cli.main(line) == 0

@@ -241,8 +241,3 @@ def test_help_is_a_command_and_words_that_nothing_takes_are_told_what_is(capsys:
     with pytest.raises(SystemExit):
         cli.main(["web", "a", "b"])
     assert "b: unexpected, the command takes RUN" in capsys.readouterr().err
-
-
-def test_an_answer_is_parsed_where_it_is_given(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["parse", "--app", "text_editor", "Agent.type(text='kiwi')"]) == 0
-    assert "kiwi" in capsys.readouterr().out

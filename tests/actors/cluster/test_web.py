@@ -128,7 +128,7 @@ def test_a_run_that_only_plays_a_round_is_in_no_phase_of_training(run: Path, mon
 def test_a_look_reads_what_is_new(run: Path) -> None:
     with (run / "logs" / "x.jsonl").open("a") as file:
         time = {"t0": 1, "t1": 2, "seconds": {"acting": 1.0}}
-        for event, more in (("seat_rests", {"cause": "boot_failed", "faults": 3}), ("seat_time", time)):
+        for event, more in (("host_rests", {"cause": "boot_failed", "faults": 3}), ("seat_time", time)):
             head = {"ts": "2026-01-01T00:00:00+00:00", "level": "info", "actor": "desktop/7", "event": event}
             file.write(orjson.dumps(head | more).decode() + "\n")
         for event, name, machine in (
@@ -139,14 +139,14 @@ def test_a_look_reads_what_is_new(run: Path) -> None:
             told = {"ts": "2026-01-01T00:00:00+00:00", "level": "info", "actor": "main", "event": event, "name": name}
             file.write(orjson.dumps(told | {"machine": machine}).decode() + "\n")
     reader = RunReader(run)
-    assert reader.look().quarantine == {"seat desktop/7": "boot_failed"}
+    assert reader.look().quarantine == {"host desktop/7": "boot_failed"}
     assert reader.look().machines == {"ranks/0": "", "ranks/1": "gpu-1", "desktops/0": LOST}
     reserve(run, 7, "calc/train/1")
     found = reader.look()
-    assert [(one.name, one.trace, one.quarantine) for one in found.seats][1] == ("desktop/7", "g1.0", "boot_failed")
+    assert [(one.name, one.trace) for one in found.seats][1] == ("desktop/7", "g1.0")
     assert found.stages_s == {"acting": 1.0}
     with (run / "logs" / "x.jsonl").open("a") as file:
-        line = {"ts": "2026-01-01T00:00:01+00:00", "level": "info", "actor": "desktop/7", "event": "seat_let_back"}
+        line = {"ts": "2026-01-01T00:00:01+00:00", "level": "info", "actor": "desktop/7", "event": "host_let_back"}
         file.write(orjson.dumps(line).decode() + "\n")
     assert reader.look().quarantine == {}
     reader.close()
