@@ -18,10 +18,10 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python, and of TOML that it reads.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (137, 3),
-    "actors/cluster": (14466, 74),
-    "actors/desktop": (10633, 46),
+    "actors/cluster": (14103, 71),
+    "actors/desktop": (10379, 46),
     "actors/entropulse": (702, 4),
-    "actors/front": (1401, 10),
+    "actors/front": (1400, 10),
     "actors/learner": (2362, 10),
     "actors/replay": (5992, 27),
     "actors/sampler": (3092, 15),
@@ -29,9 +29,9 @@ BUDGET: dict[str, tuple[int, int]] = {
     "apis/actions": (824, 6),
     "apis/apps": (672, 6),
     "apis/build": (605, 6),
-    "apis/documents": (1617, 15),
+    "apis/documents": (1612, 14),
     "apis/functions": (484, 3),
-    "apis/guest": (11106, 65),
+    "apis/guest": (10818, 64),
     "apis/plans": (203, 3),
     "apis/prompts": (479, 7),
     "apis/tasks": (6916, 40),
@@ -40,22 +40,22 @@ BUDGET: dict[str, tuple[int, int]] = {
     "policy": (3531, 17),
     "policy/base": (25, 1),
     "policy/engine": (2383, 11),
-    "policy/megatron": (2501, 10),
+    "policy/megatron": (2498, 10),
     "policy/vision": (257, 3),
-    "runtime": (2742, 15),
-    "runtime/hosts": (2107, 9),
+    "runtime": (2681, 15),
+    "runtime/hosts": (2104, 9),
     "runtime/logs": (507, 4),
     "runtime/messaging": (571, 4),
 }
 
 # Comments that fight the formatter, and words that engineers elsewhere do not use: most uses in the product's Python.
 WORDS: dict[str, int] = {
-    "fmt: skip": 222,
+    "fmt: skip": 220,
     "told": 29,
     "anew": 0,
     "stands": 15,
     "beside": 32,
-    "Invariant:": 152,
+    "Invariant:": 151,
 }
 
 
