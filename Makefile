@@ -140,9 +140,11 @@ bench: setup
 	$(PY) -m tests.bench $(NAME) $(ARGS)
 
 # The next missing runs of deploy/programme.yaml for so many hours, at the lowest priority, beside whatever else runs.
+# PLAN=deploy/speed.yaml plays that file's.
 HOURS ?= 2.5
+PLAN ?= deploy/programme.yaml
 programme: setup
-	$(PY) -m tests.bench.programme --hours $(HOURS)
+	$(PY) -m tests.bench.programme $(PLAN) --hours $(HOURS)
 
 # What the program does on this machine's GPU, on a page: nine minutes, no network and no set-up.
 gpu-check:

@@ -1,8 +1,8 @@
 """Plays a programme: arms over seeds, by stages, one run at a time at the lowest priority until the time is up.
 
 `make programme HOURS=2.5` plays what is missing of deploy/programme.yaml. What is played next is a function of the
-file, of the results that are there and of the runs' records. Figures of a run that has ended go to `results/programme`
-in the file's folder, and one table with intervals into `results/programme.md`. Results are never written over. Arms are
+file, of the results that are there and of the runs' records. Figures of a run that has ended go to `results/NAME`
+next to a file NAME.yaml, and one table with intervals into `results/NAME.md`. Results are never written over. Arms are
 compared with the base over seeds and instances that both have, by the mean of their stage's last rounds.
 """
 
@@ -388,10 +388,10 @@ def write_page(page: Path, content: str) -> None:
 def carry_out(file: Path, runs: Path, hours: float) -> int:
     """Play what is missing of the programme in `file` for `hours`; 0 where nothing is left, 1 where the time is up.
 
-    Figures go to `results/programme` in the folder of `file`, and the table into `results/programme.md`. Raises
+    Figures go to the folder `results/NAME` next to a `file` NAME.yaml, and the table into `results/NAME.md`. Raises
     ConfigError while another process plays a run of `runs`.
     """
-    plan, into = load(file), file.parent / "results" / "programme"
+    plan, into = load(file), file.parent / "results" / file.stem
     for run, _ in run_folder.all_runs(runs):  # what a programme that was killed began may play on
         run_folder.refuse_held(run)
     into.mkdir(parents=True, exist_ok=True)
@@ -461,10 +461,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", nargs="?", type=Path, default=Path("deploy/programme.yaml"))
     parser.add_argument("--hours", type=float, default=2.5, help="wall time at most")
-    parser.add_argument("--runs", type=Path, default=Path("runs/programme"), help="where its runs are")
+    parser.add_argument("--runs", type=Path, help="where its runs are; else runs/NAME for a file NAME.yaml")
     args = parser.parse_args()
     try:
-        return carry_out(args.file, args.runs, args.hours)
+        return carry_out(args.file, args.runs or Path("runs") / args.file.stem, args.hours)
     except ConfigError as error:
         output.line(str(error), to=sys.stderr)
         return 2
