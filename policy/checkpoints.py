@@ -29,6 +29,7 @@ class CheckpointInfo(msgspec.Struct, frozen=True, kw_only=True):
     has_average: bool = False
     dtype: str
     lora: LoraConfig = LoraConfig()
+    vision: str = "frozen"
     files: dict[str, str] = {}  # digest by name of all others below the folder, named last
 
 

@@ -110,7 +110,7 @@ def plan(
         reference=kept if device == "cpu" else 0,
         average=FP32 * trained if average and device == "cpu" else 0,
         activations=size * token_budget * (activations(arch, optim, parallel) + worked_on),
-        tower=seeing(arch, size, token_budget),
+        tower=seeing(arch, optim.vision, size, token_budget),
         vocabulary=FP32 * LOGITS_AT_ONCE * rows * head + (0 if adapters else size * head * arch.hidden),
         export=size * (sum(sizes) if broadcast else joined)
         + (size * (trained + sum(sizes)) if average and device == "cpu" else 0),
@@ -121,10 +121,11 @@ def plan(
     )
 
 
-def seeing(arch: Architecture, size: int, token_budget: int) -> int:
+def seeing(arch: Architecture, trained: str, size: int, token_budget: int) -> int:
     """Bytes of a tower with numbers of `size` bytes, its last embeddings, and a pass over the largest picture.
 
-    That one fills the token budget, and keeps nothing for a backward pass.
+    That one fills the token budget. A frozen tower keeps nothing for a backward pass; one that is `trained` keeps the
+    layers of its part, and has gradients and Adam's state.
     """
     vision = arch.vision
     if vision is None:
@@ -132,7 +133,12 @@ def seeing(arch: Architecture, size: int, token_budget: int) -> int:
     pixels = 3 * vision.temporal_patch_size * vision.patch_size**2
     patch = 2 * FP32 * pixels + size * (10 * vision.hidden_size + 3 * vision.intermediate_size)
     patches = min(token_budget, arch.context) * vision.spatial_merge_size**2
-    return size * sum(map(math.prod, tower(vision).values())) + SEEN + patches * patch
+    whole = {name: math.prod(shape) for name, shape in tower(vision).items()}
+    if trained == "frozen":
+        return size * sum(whole.values()) + SEEN + patches * patch
+    part = sum(count for name, count in whole.items() if trained == "all" or name.startswith("merger."))
+    state = (3 * FP32 + (FP32 if size == BF16 else 0)) * part
+    return size * sum(whole.values()) + state + patches * patch * (vision.depth + 1 if trained == "all" else 2)
 
 
 def parameters(arch: Architecture, parallel: ParallelConfig) -> int:

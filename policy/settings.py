@@ -143,4 +143,5 @@ class OptimConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     recompute: str = "none"  # what the backward pass computes again: "selective" is each MLP, "full" each layer
     attention: str = "sdpa"  # one call for each run of equal lengths and each response; "flex" is one call, on a GPU
     lora: LoraConfig = LoraConfig()
+    vision: str = "frozen"  # what of a tower is trained: nothing, its "merger" alone, or "all" of it
     seed: int = 1234  # of what is drawn: adapters alone, for weights come from files

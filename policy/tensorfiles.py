@@ -80,6 +80,8 @@ def held(name: str, arch: Architecture) -> ParameterTensors:
     """What Megatron's parameter `name` holds. Raises KeyError if unknown."""
     if parameter := outside(arch).get(name):
         return parameter
+    if name.startswith(SEEING) and arch.vision is not None:
+        return ParameterTensors({name: tower(arch.vision)[name.removeprefix(SEEING)]}, None)
     _, _, layer, suffix = name.split(".", 3)
     tensors, split = inside(arch)[suffix]
     return ParameterTensors({f"model.layers.{layer}.{hf}": size for hf, size in tensors.items()}, split)

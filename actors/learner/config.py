@@ -224,6 +224,10 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
         float, tuning("Plans for devices of so many GiB, as of another machine. 0 takes this machine's.", ge=0)
     ] = 0.0
     lora: LoraConfig = LoraConfig()
+    vision: Annotated[
+        Literal["frozen", "merger", "all"],
+        tuning("Trains what shows pictures to the model, too: the merger behind the tower, or all of the tower."),
+    ] = "frozen"
     parallel: ParallelConfig = ParallelConfig()
     place: Annotated[
         dict[str, float],
@@ -249,6 +253,11 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
                 f"learner.parallel.pipeline is {self.parallel.pipeline}: with learner.lora.rank it is 1;"
                 " learner.parallel.tensor splits layers, and learner.parallel.data shares the batches"
             )
+        if self.vision != "frozen" and (self.lora.rank or self.parallel.pipeline > 1 or self.parallel.tensor > 1):
+            raise ConfigError(
+                f"learner.vision is {self.vision}: a tower is trained with learner.lora.rank 0, and with"
+                " learner.parallel.tensor and learner.parallel.pipeline 1"
+            )
 
     def optim(self) -> OptimConfig:
         return OptimConfig(
@@ -259,6 +268,7 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
             recompute=self.recompute,
             attention=self.attention,
             lora=self.lora,
+            vision=self.vision,
         )
 
 

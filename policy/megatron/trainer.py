@@ -162,11 +162,16 @@ class Trainer:
             self.model.load_hf(weights, self.shape)
         if config.lora.rank:
             self.model.adapt(config.lora, config.seed)
-        self.updater = Updater(self.model.to(self.device), config)
         self.style, self.eyes = style_of(hf_dir), None
         if parallel_state.is_pipeline_first_stage():
             tower = hf_folder.tower_of(self.companions)
             self.eyes = eyes_of(self.style, self.shape, tower, hf_folder.DTYPES[config.dtype], self.device)
+        if config.vision != "frozen":
+            if self.eyes is None:
+                raise ConfigError(f"learner.vision is {config.vision}, and {hf_dir} is a model that reads text alone")
+            self.eyes.train(config.vision)
+            self.model.visual = self.eyes.tower
+        self.updater = Updater(self.model.to(self.device), config)
         self._training = self._runner(self.updater.ddp)
         self.reference: ReferencePolicy | None = None
         self.averaged: AveragedWeights | None = None
@@ -321,6 +326,7 @@ class Trainer:
             has_average=self.averaged is not None,
             dtype=self.config.dtype,
             lora=self.config.lora,
+            vision=self.config.vision,
         )
         return checkpoint.save(folder, info, self.companions, self.updater, self._kept_weights)
 
@@ -335,6 +341,10 @@ class Trainer:
         if info.lora != self.config.lora:
             raise StoreError(
                 f"{folder} was trained with {_named(info.lora)}, the deploy file says {_named(self.config.lora)}"
+            )
+        if info.vision != self.config.vision:
+            raise StoreError(
+                f"{folder} was trained with learner.vision {info.vision}, the deploy file says {self.config.vision}"
             )
         self.reference = None
         if reference and info.has_reference:

@@ -16,25 +16,40 @@ from policy.vision.tower import GlmTower, Tower
 
 
 class Eyes:
-    """A frozen tower, and what it made of the pictures that it saw last. Not thread safe."""
+    """A tower, and while it is frozen what it made of the pictures that it saw last. Not thread safe."""
 
     def __init__(self, tower: Tower | GlmTower, style: PictureStyle, device: torch.device) -> None:
         self.tower, self.style, self.device = tower, style, device
         self.passes = 0
+        self.frozen = True
         self._seen: OrderedDict[str, Tensor] = OrderedDict()
         self._bytes = 0
 
-    @torch.no_grad()
+    def train(self, part: str) -> None:
+        """From now on the tower's "merger" is trained, or "all" of it."""
+        self.frozen = False
+        for name, parameter in self.tower.named_parameters():
+            parameter.requires_grad_(requires_grad=part == "all" or name.startswith("merger."))
+
     def see(self, pictures: Iterable[tuple[str, bytes]]) -> list[Tensor]:
-        """The embeddings [tokens, hidden] of each (digest, PNG). Raises PictureError."""
-        return [self._one(digest, png) for digest, png in pictures]
+        """The embeddings [tokens, hidden] of each (digest, PNG), with gradients if trained. Raises PictureError."""
+        if self.frozen:
+            with torch.no_grad():
+                return [self._one(digest, png) for digest, png in pictures]
+        asked = list(pictures)
+        once = {digest: self._pass(png) for digest, png in dict(asked).items()}
+        return [once[digest] for digest, _ in asked]
+
+    def _pass(self, png: bytes) -> Tensor:
+        rows, grid = patches(png, self.style)
+        self.passes += 1
+        made: Tensor = self.tower(torch.from_numpy(rows).to(self.device), grid)
+        return made
 
     def _one(self, digest: str, png: bytes) -> Tensor:
         known = self._seen.get(digest)
         if known is None:
-            rows, grid = patches(png, self.style)
-            known = self._seen[digest] = self.tower(torch.from_numpy(rows).to(self.device), grid)
-            self.passes += 1
+            known = self._seen[digest] = self._pass(png)
             self._bytes += known.nbytes
             while self._bytes > SEEN and len(self._seen) > 1:
                 self._bytes -= self._seen.popitem(last=False)[1].nbytes

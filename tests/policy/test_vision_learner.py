@@ -16,9 +16,17 @@ from policy.megatron.trainer import Trainer
 from policy.packing import MicroBatch, PackedSample, SeenPicture
 from policy.pictures import placed_in
 from policy.settings import LoraConfig, Objective, OptimConfig
+from policy.tensorfiles import plain_name
+from runtime.errors import StoreError
 from tests.policy.engine_tools import make_core, response, run_core
 from tests.policy.test_vision_engine import PARTS, pictures_of, prompt_of
-from tests.policy.vision_model import reference_logits, style, tiny_vision_folder
+from tests.policy.vision_model import (
+    logits_with,
+    reference_logits,
+    style,
+    tiny_vision_folder,
+    transformers_model,
+)
 
 
 @pytest.fixture(scope="module", params=["qwen", "glm"])
@@ -113,6 +121,49 @@ def test_steps_change_the_text_alone_and_go_on_after_a_resume(folder: Path, tmp_
     assert trainer.logprobs(batch[0]) == [
         pytest.approx(of, abs=1e-4) for of in Trainer(tmp_path / "out", OptimConfig()).logprobs(batch[0])
     ]
+
+
+@pytest.mark.parametrize("part", ["merger", "all"])
+def test_a_trained_tower_has_the_gradient_of_transformers(folder: Path, part: str) -> None:
+    made = [sample(folder, name, [30, 40]) for name in ("one", "two", "one")]
+    trainer = Trainer(folder, OptimConfig(vision=part, clip_grad=1e9))
+    trainer.cross_entropy_step([MicroBatch(samples=[one for one, _ in made])], 0.0)
+    model = transformers_model(folder)
+    model.zero_grad()
+    for one, pngs in made:
+        logprobs = torch.log_softmax(logits_with(model, folder, one.ids, pngs), -1)
+        (-0.1 * sum(logprobs[at - 1, one.ids[at]] for at in one.targets())).backward()
+    theirs = {plain_name(name): weight.grad for name, weight in model.named_parameters()}
+    trained = {name: weight.main_grad for name, weight in trainer.updater.trained() if name.startswith("visual.")}
+    assert set(trained) == {
+        name for name in theirs if name.startswith("visual." if part == "all" else "visual.merger.")
+    }
+    for name, gradient in trained.items():
+        torch.testing.assert_close(gradient, theirs[name].view_as(gradient), rtol=1e-3, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("part", ["merger", "all"])
+def test_a_trained_tower_goes_to_engines_and_on_after_a_resume(folder: Path, tmp_path: Path, part: str) -> None:
+    config = OptimConfig(vision=part)
+    trainer = Trainer(folder, config)
+    batch = [MicroBatch(samples=[sample(folder, name, [30, 40])[0] for name in ("one", "two")])]
+    trainer.new_reference()
+    before = trainer._reference_logprobs(batch)[0].tolist()
+    assert trainer.cross_entropy_step(batch, 1e-2)["ok"]
+    assert trainer._reference_logprobs(batch)[0].tolist() == before, "the reference has the tower that it began with"
+    trainer.save(tmp_path / "saved")
+    trainer.export(tmp_path / "out")
+    old, new = hf_folder.read(folder), hf_folder.read(tmp_path / "out")
+    changed = {name for name in old if name.startswith("visual.") and not torch.equal(old[name], new[name])}
+    assert changed == {name for name in old if name.startswith("visual." if part == "all" else "visual.merger.")}
+    test_the_engine_agrees(trainer, tmp_path / "out")
+    again = Trainer.resume(tmp_path / "saved", config)
+    assert again.logprobs(batch[0]) == trainer.logprobs(batch[0])
+    for one in (trainer, again):
+        one.cross_entropy_step(batch, 1e-2)
+    assert again.logprobs(batch[0]) == trainer.logprobs(batch[0])
+    with pytest.raises(StoreError, match=f"learner.vision {part}"):
+        Trainer.resume(tmp_path / "saved", OptimConfig())
 
 
 def test_text_is_what_it_is_in_a_model_that_reads_text_alone(trainer: Trainer, folder: Path, tmp_path: Path) -> None:

@@ -111,14 +111,19 @@ def transformers_model(folder: Path) -> Any:
     return model.eval()
 
 
+@torch.inference_mode()
 def reference_logits(folder: Path, ids: Sequence[int], pngs: Sequence[bytes]) -> torch.Tensor:
     """Logits [len(ids), vocab] of transformers, with its own processor."""
+    return logits_with(transformers_model(folder), folder, ids, pngs)
+
+
+def logits_with(model: Any, folder: Path, ids: Sequence[int], pngs: Sequence[bytes]) -> torch.Tensor:
+    """The same of a `model` of `folder`, with gradients where they are taken."""
     look = style(folder)
     inputs: dict[str, Any] = {"input_ids": torch.tensor([list(ids)])}
     if pngs:
         images = [Image.open(io.BytesIO(png)) for png in pngs]
         inputs |= processor_of(folder)(images, return_tensors="pt")
         inputs["mm_token_type_ids"] = (inputs["input_ids"] == look.pad_id).long()
-    with torch.inference_mode():
-        logits: torch.Tensor = transformers_model(folder)(**inputs).logits[0]
+    logits: torch.Tensor = model(**inputs).logits[0]
     return logits

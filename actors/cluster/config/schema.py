@@ -12,7 +12,7 @@ from actors.desktop.providers.sandbox.shares import Room, fitted
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.learner.config import LearnerConfig
 from actors.replay.config import ReplayConfig, TasksConfig
-from actors.sampler.config import SamplersConfig, WeightSyncConfig
+from actors.sampler.config import EmbeddedConfig, SamplersConfig, WeightSyncConfig
 from actors.settings import DemosConfig, SamplingConfig
 from apis.observation import SCREEN
 from apis.prompts import USUAL
@@ -296,6 +296,16 @@ class Deploy(Section, frozen=True, kw_only=True):
                 "prompt.observation and prompt.coordinates change what a model at a URL gets in the published form"
                 " alone, and prompt.format is compact: set it to published"
             )
+        if (trained := self.learner.vision) != "frozen":
+            if not prompt.sight.picture:
+                raise ConfigError(
+                    f"learner.vision is {trained}, and prompt.observation is {prompt.observation}: set it to picture"
+                )
+            if not isinstance(self.samplers.engine, EmbeddedConfig) or self.weight_sync.transport != "disk":
+                raise ConfigError(
+                    f"learner.vision is {trained}: new towers go to embedded engines by disk alone; set"
+                    " samplers.engine.type to embedded and weight_sync.transport to disk"
+                )
         if memo != "off" and (prompt.format != "compact" or prompt.sight.picture):
             raise ConfigError(
                 f"desktops.memo is {memo} and prompt.format is {prompt.format}, with observation {prompt.observation}:"

@@ -35,7 +35,7 @@ from runtime.errors import ConfigError, StoreError
 from runtime.segments import SEGMENTS
 
 # What a checkpoint's weights, and the steps that are kept, were made with.
-FORK_FIXED = ("model.path", "prompt.format", "prompt.action_space", "learner.dtype", "learner.lora")
+FORK_FIXED = ("model.path", "prompt.format", "prompt.action_space", "learner.dtype", "learner.lora", "learner.vision")
 # What tasks, groups and weights of a run's first part were made with.
 FIXED = (
     SEED, "model.path", "prompt.format", "prompt.action_space", "learner.rl.advantage", "learner.dtype",

@@ -182,6 +182,20 @@ def test_adapters_go_where_there_are_some() -> None:
 
 
 @pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ("prompt.observation=text", "prompt.observation is text"),
+        ("weight_sync.transport=collective", "embedded engines by disk"),
+        ("learner.lora.rank=4", "learner.lora.rank 0"),
+        ("learner.parallel.tensor=2", "learner.parallel.tensor and"),
+    ],
+)
+def test_a_tower_is_trained_where_its_gradient_is_whole_and_engines_get_it(other: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"learner.vision is merger.*{said}"):
+        planned("prompt.observation=picture", "desktops.memo=off", "learner.vision=merger", other)
+
+
+@pytest.mark.parametrize(
     ("template", "said"),
     [
         (
