@@ -29,7 +29,7 @@ class Eyes:
         """From now on the tower's "merger" is trained, or "all" of it."""
         self.frozen = False
         for name, parameter in self.tower.named_parameters():
-            parameter.requires_grad_(requires_grad=part == "all" or name.startswith("merger."))
+            parameter.requires_grad = part == "all" or name.startswith("merger.")
 
     def see(self, pictures: Iterable[tuple[str, bytes]]) -> list[Tensor]:
         """The embeddings [tokens, hidden] of each (digest, PNG), with gradients if trained. Raises PictureError."""

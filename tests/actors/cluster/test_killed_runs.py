@@ -16,6 +16,7 @@ import pytest
 
 from actors.replay.database.auditing import refuse_unsound
 from actors.replay.database.ledger_file import connect
+from deploy.recipes import seeing
 from runtime.control import query_status
 from runtime.logs.reader import read_logs
 
@@ -31,22 +32,28 @@ SETTINGS = {
     "tasks.eval": "[{family: file_manager, split: held-out, count: 10}]",
     "run.require": "{bc_steps: 45}",
 }
+SEEING = {"tasks.eval": "[{family: picture_name, split: held-out, count: 10}]", "learner.vision": "merger"}
 PATIENCE_S = 240.0
 
 
-def command(runs: Path, *more: str) -> list[str]:
-    sets = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
-    run = ["run", str(ROOT / "deploy/smoke.yaml"), "--name", "victim", "--runs", str(runs), *more]
+def command(runs: Path, file: str, *more: str) -> list[str]:
+    settings = SETTINGS | ({"model.path": runs / "seeing"} | SEEING if file == "vision" else {})
+    sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    run = ["run", str(ROOT / f"deploy/{file}.yaml"), "--name", "victim", "--runs", str(runs), *more]
     return [sys.executable, "-P", "-m", "actors.cluster.cli", *run, *([] if "--resume" in more else sets)]
 
 
 class Watched:
     """A run under way, seen through its logs and its control socket."""
 
-    def __init__(self, runs: Path, *more: str) -> None:
+    def __init__(self, runs: Path, file: str, *more: str) -> None:
         self.folder = runs / "victim"
         self.process = subprocess.Popen(
-            command(runs, *more), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command(runs, file, *more),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
 
     def lines(self, event: str) -> list[dict[str, Any]]:
@@ -68,8 +75,11 @@ class Watched:
 
 
 @pytest.mark.timeout(600)
-def test_a_run_survives_the_loss_of_every_process(tmp_path: Path) -> None:
-    run = Watched(tmp_path)
+@pytest.mark.parametrize("file", ["smoke", "vision"])
+def test_a_run_survives_the_loss_of_every_process(tmp_path: Path, file: str) -> None:
+    if file == "vision":
+        seeing.make(tmp_path / "seeing")
+    run = Watched(tmp_path, file)
     try:
         run.until("demonstrations", lambda: len(run.lines("episode_committed")) >= 4)
         os.kill(run.pid_of("desktop/0"), signal.SIGKILL)
@@ -87,7 +97,7 @@ def test_a_run_survives_the_loss_of_every_process(tmp_path: Path) -> None:
     finally:
         run.process.kill()
         run.process.communicate(timeout=30)  # closes its pipe, too
-    again = Watched(tmp_path, "--resume")
+    again = Watched(tmp_path, file, "--resume")
     output, _ = again.process.communicate(timeout=PATIENCE_S)
     assert again.process.returncode == 0, output[-3000:]
     assert list((again.folder / "tensorboard").iterdir())
