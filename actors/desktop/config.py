@@ -317,6 +317,7 @@ class SeatConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     memo: MemoUse = "off"  # whether what desktops have shown before is remembered, or is all there is
     memo_file: str = ""  # empty: next to the runs
     settle_ms: int = 1500  # the longest wait for a desktop to come to rest after an action
+    patience: float = 1.0  # how many times as long as usual the waits in a call last
     call_timeout_s: float = 20.0  # one call of the guest agent; typing takes at most 16 s of it
     lease_timeout_s: float = 60.0  # for a booted desktop
     setup_timeout_s: float = 30.0
@@ -327,7 +328,7 @@ class SeatConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """The same, with so many times the time for what a desktop does."""
         names = ("call_timeout_s", "lease_timeout_s", "setup_timeout_s", "verify_timeout_s")
         longer = {name: getattr(self, name) * times for name in names}
-        return msgspec.structs.replace(self, settle_ms=int(self.settle_ms * times), **longer)
+        return msgspec.structs.replace(self, settle_ms=int(self.settle_ms * times), patience=times, **longer)
 
 
 STOPS_MOST = 4  # what such servers take

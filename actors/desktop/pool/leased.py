@@ -297,6 +297,8 @@ class DesktopControl:
             if place < len(answers):
                 continue  # left out with the one before it
             args: dict[str, Any] = dict(call.args)
+            if "timeout_ms" in args:
+                args["timeout_ms"] = int(args["timeout_ms"] * self._config.patience)
             if call.method == "settle":
                 args["timeout_ms"] = min(args["timeout_ms"], self._config.settle_ms)
             try:
