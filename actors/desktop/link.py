@@ -113,17 +113,8 @@ RESULTS: dict[str, Any] = {
     "raise_window": WindowRow,
     "read_file": bytes,
     "write_file": None,
-    "make_folder": None,
 }
 _DECODERS = {method: msgspec.msgpack.Decoder(result) for method, result in RESULTS.items()}
-
-
-def decoded(method: str, raw: msgspec.Raw) -> Any:
-    """What `method` answered, of the type in `RESULTS`.
-
-    Raises msgspec.DecodeError, UnicodeDecodeError, RecursionError for anything else.
-    """
-    return _DECODERS[method].decode(raw)
 
 
 def is_jpeg(picture: object) -> TypeGuard[bytes]:
@@ -289,7 +280,7 @@ class GuestLink:
         if method not in FILES and (size := len(reply.r)) > MAX_RESULT_BYTES:
             raise self._fail(LinkState.NONSENSE, f"{method}: an answer of {size} bytes")
         try:
-            return decoded(method, reply.r)
+            return _DECODERS[method].decode(reply.r)
         except _UNREADABLE as error:
             raise self._fail(LinkState.NONSENSE, f"{method}: {error}"[:300]) from error
 

@@ -102,7 +102,7 @@ class Agent:
             (self._windows, ("activate", "close")),
             (self._pointer, ("move", "drag", "scroll")),
             (self._tools, ("tabs", "visited")),
-            (files, ("read_file", "write_file", "make_folder")),
+            (files, ("read_file", "write_file")),
         )
         methods = {name: getattr(owner, name) for owner, names in listed for name in names}
         methods |= {"run": run, "windows": self._windows.list, "screenshot": self._pixels.picture}

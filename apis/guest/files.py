@@ -72,11 +72,6 @@ def write_file(path: str, data: bytes, executable: bool = False, append: bool = 
             os.fchmod(file.fileno(), 0o755)
 
 
-def make_folder(path: str) -> None:
-    """Make a folder, with those above it. Raises Refused."""
-    os.close(_folder(_parts(path), make=True))
-
-
 FILES, FOLDERS = 2000, 500  # that are looked at for their endings
 
 

@@ -58,7 +58,7 @@ async def test_a_file_dialog_has_saved_when_the_desktop_is_quiet(guest: Guest):
 async def test_a_file_manager_is_seen_and_renames(guest: Guest):
     for name in ("kiwi.txt", "plum.txt"):
         await guest("write_file", path=f"Documents/{name}", data=b"")
-    await guest("make_folder", path="Documents/Archive/2024")
+    await guest("run", argv=["mkdir", "-p", "Documents/Archive/2024"])
     await guest.open("pcmanfm", "Documents", title="Documents")
     assert [label for tag, label in await guest.rows() if tag == "icon"] == ["Archive", "kiwi.txt", "plum.txt"]
     await guest.act("click", **await guest.centre("icon", "plum.txt"))
@@ -83,7 +83,7 @@ async def test_a_menu_of_the_file_manager_is_seen_while_it_is_open(guest: Guest)
 
 
 async def test_two_clicks_are_no_double_click(guest: Guest):
-    await guest("make_folder", path="Documents/Archive")
+    await guest("run", argv=["mkdir", "-p", "Documents/Archive"])
     await guest.open("pcmanfm", "Documents", title="Documents")
     place = await guest.centre("icon", "Archive")
     await guest("click", **place)
