@@ -15,7 +15,6 @@ from actors.cluster.build.command import write_json
 from actors.cluster.checks.desk import CALL_S, OPEN_MS, provider, sandbox_set
 from actors.desktop import mcp
 from actors.desktop.link import GuestLink
-from actors.desktop.provider import DesktopSpec
 from apis import built, catalogue
 from apis.applications import APP_NAMES, app_named
 from apis.build.mcp import schema, taken
@@ -74,7 +73,7 @@ async def _serve(args: argparse.Namespace, functions: dict[str, Any]) -> None:
     from mcp.server.lowlevel import Server
 
     async with provider(sandbox_set(args.overrides)) as made:
-        desktop = await made.boot(DesktopSpec())
+        desktop = await made.boot(made.usual)
         link = await GuestLink.open(desktop, timeout_s=CALL_S)
         for file in map(Path, args.file):
             await link.call("write_file", path=f"Documents/{file.name}", data=disk.read_bytes(file), timeout_s=CALL_S)

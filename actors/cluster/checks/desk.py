@@ -13,7 +13,7 @@ from actors.cluster.config.deploy_files import PROVIDER, provider_set
 from actors.desktop.config import SandboxConfig
 from actors.desktop.link import GuestLink
 from actors.desktop.pool.pool import open_provider
-from actors.desktop.provider import Desktop, DesktopSpec
+from actors.desktop.provider import Desktop
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import GuestRefused
 from apis.actions.grammar import RefusedAnswer, parse
@@ -63,7 +63,7 @@ class RealDesk:
     async def again(self) -> None:
         """Be a fresh desktop, with the application open on its files. Raises as `opened`."""
         await self.close()
-        self.desktop = await self._provider.boot(DesktopSpec())
+        self.desktop = await self._provider.boot(self._provider.usual)
         self._held.push_async_callback(self._provider.destroy, self.desktop)
         self._link = await GuestLink.open(self.desktop, timeout_s=CALL_S)
         self._held.push_async_callback(self._link.close)

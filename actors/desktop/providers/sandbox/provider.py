@@ -18,7 +18,7 @@ import asyncssh
 import msgspec
 
 from actors.desktop import provider as abc
-from actors.desktop.config import SandboxConfig
+from actors.desktop.config import USUAL_SCREEN, SandboxConfig
 from actors.desktop.faults import DesktopHealth, FaultCause, fault
 from actors.desktop.files import read_home as outside
 from actors.desktop.providers import home
@@ -77,6 +77,7 @@ class SandboxProvider(abc.Provider):
 
     def __init__(self, config: SandboxConfig, owner: owners.SandboxOwner) -> None:
         self._config = config
+        self.usual = abc.DesktopSpec.of(config, USUAL_SCREEN)  # a desktop with the limits that it was asked for
         self._folder = Path(config.folder) / owner.name
         self._owner = owner
         self._held = -1  # its folder, locked
