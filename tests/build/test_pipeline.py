@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+import yaml
 
 from actors.cluster.build.pipeline import BuildLedger, Pipeline, Played, weigh
 from actors.desktop.config import EndpointConfig
@@ -19,6 +21,7 @@ from apis.build import answers, judge, profile
 from apis.build.answers import AnswerRefusedError, Cases, Interface
 from apis.build.judge import Built, Trial, Weighed
 from runtime.errors import ConfigError
+from runtime.program import check_origin
 from tests.build.model import Recorded, served
 
 PROFILE = profile.load(profile.BUNDLED / "text_editor.yaml")
@@ -250,6 +253,28 @@ def test_a_folder_brings_an_application_that_is_not_here(tmp_path: Path) -> None
     built.accept(api(tmp_path, **change | {"argv": []}))
     done = subprocess.run([sys.executable, "-c", BROUGHT], env=env, capture_output=True, text=True, check=False)
     assert "can't have functions of viewer" in done.stderr
+
+
+@pytest.mark.parametrize("app", ["text_editor", "gimp", "eog"])
+def test_bundled_functions_are_a_models_answers_to_a_build_by_a_bundled_profile(app: str) -> None:
+    folder, about = Path(check_origin().root, "deploy/apis", app), profile.load(profile.BUNDLED / f"{app}.yaml")
+    recorded = yaml.safe_load(Path(__file__).with_name(f"{app}.yaml").read_text())
+    given = [each for each in recorded.values() if isinstance(each, str)]
+    assert built.accepted(folder)
+    api = built.read(folder)
+    assert len(api.functions) >= 10
+    assert (api.app, api.helpers, api.imports, api.argv) == (about.app, about.helpers, about.imports, about.argv)
+    assert set(built.sources(folder).values()) <= {answers.code(each) for each in given if "```python" in each}
+    declared = [each for key in recorded if key.startswith("require") for each in interfaces(recorded[key])]
+    for name, function in api.functions.items():
+        assert (name, function.does, function.params) in [(each.name, each.does, each.params) for each in declared]
+    made = built.decoded(folder / built.CASES, dict[str, Cases])
+    shown = [json.loads(answers.block(each, "json")) for each in given if "```json" in each]
+    assert all(cases in [msgspec.convert(each, Cases) for each in shown if "right" in each] for cases in made.values())
+
+
+def interfaces(answer: str) -> list[Interface]:
+    return answers.interfaces(answer, [], [])[0]
 
 
 def test_acceptance_writes_no_other_file_and_a_run_keeps_its_digest(

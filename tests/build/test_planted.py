@@ -113,7 +113,9 @@ async def test_the_right_body_is_accepted_and_each_faulty_one_is_not(state_dir: 
     made = answers.cases(f"```json\n{json.dumps({'right': right})}\n```", interface, about)
     bodies = {"right": body} | {fault: body.replace(*change) for fault, change in faults.items()}
     found = {}
-    async with provider(sandbox_set([f"desktops.provider.state_dir={state_dir}"])) as desktops:
+    async with provider(
+        sandbox_set([f"desktops.provider.state_dir={state_dir}", "desktops.provider.memory_mib=900"])
+    ) as desktops:
         trials = Trials(about, desktops)
         try:
             for fault, text in bodies.items():
