@@ -24,8 +24,7 @@ from actors.front.library import Seen
 from apis.actions.grammar import RefusedAnswer
 from apis.actions.gui import Action, Exit, functions_for, line
 from apis.actions.spaces import ActionSpace
-from apis.prompts.compact import row
-from apis.prompts.names import element_names
+from apis.prompts.compact import element_names, row
 from runtime.http import Guard, served
 
 ANSWER_S = 3600.0  # then the person is taken to have left

@@ -14,7 +14,7 @@ from apis.actions.arguments import KEYS
 from apis.applications import APPS, app_of_class, app_published
 from apis.apps.ranking import of_menu
 from apis.observation import Observation
-from apis.prompts.names import place, window_names
+from apis.prompts.compact import place, window_names
 
 SCROLL_NOTCHES = 5
 BUTTONS = {"left": 1, "middle": 2, "right": 3}

@@ -1,4 +1,4 @@
-"""The compact form of a prompt, for small models: one text of short lines.
+"""The compact form of a prompt, for small models: one text of short lines, in which elements and windows have names.
 
 Every text of the guest is escaped and cut. Successive prompts of an episode begin with the same text.
 """
@@ -7,16 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from apis.actions.gui import Place
 from apis.actions.spaces import ActionSpace
+from apis.applications import BY_FOLDER, modules_brought
+from apis.apps.ranking import RANKED
 from apis.observation import Element, Observation
 from apis.prompts import USUAL, Sight
-from apis.prompts.names import COMPACT_WINDOWS, element_names, usable
 from apis.prompts.text import ESCAPED_MAX, Turn, escaped, whole
 
 LAST_TURNS_COMPACT = 8
 COMPACT_TEXT = 80
 COMPACT_TERMINAL = 200  # characters of a terminal's last lines
 _UNMARKED = {"menu", "menu-item"}  # what the pointer is on, not what was chosen
+COMPACT_WINDOWS, COMPACT_ELEMENTS = 8, 60
+_NAMES = tuple(f"e{n}" for n in range(1, COMPACT_ELEMENTS + 1))
+# What is worked with comes first: by application, its folder's order of elements.
+_ORDERS = RANKED | {folder: module.ranked for folder, module in modules_brought("ranking")}
+_RANKED = {BY_FOLDER[folder].name: ranked for folder, ranked in _ORDERS.items()}
 
 
 def row(element: Element) -> str:
@@ -98,3 +105,46 @@ def render_compact(
         lines.append(f"info: {escaped(observation.info, COMPACT_TEXT * 5)}")
     lines.append(f"last: {escaped(last, 2 * COMPACT_TEXT) if last else 'None'}")
     return "\n".join(lines)
+
+
+def element_names(observation: Observation) -> dict[str, Element]:
+    """The elements a compact prompt lists, by the names it gives them, in its order.
+
+    Of several windows only the active one can be worked with, so elements known to belong to another are left out.
+    Disabled ones stay, marked, where all have room. A spreadsheet lists what is worked with before its menus, and of
+    its tool bars a few buttons.
+    """
+    return dict(zip(_NAMES, usable(observation), strict=False))
+
+
+def usable(observation: Observation) -> list[Element]:
+    """What can be worked with, in the order of the compact form; where that is nothing, what is behind it."""
+    kept: dict[str, list[Element]] = observation.__dict__  # prompt, grammar and plan ask for the same look
+    if "usable" not in kept:
+        kept["usable"] = _usable(observation)
+    return kept["usable"]
+
+
+def _usable(observation: Observation) -> list[Element]:
+    active = observation.active
+    here = [e for e in observation.elements if e.window in (-1, active) or "behind" in e.states]
+    live = [e for e in here if "sen" in e.states or not e.states]
+    if (ranked := _RANKED.get(observation.app)) is not None:
+        return ranked(live)
+    marked = [e for e in here if "sen" in e.states or not e.states or ("off" in e.states and "bar" not in e.states)]
+    return marked if len(marked) <= COMPACT_ELEMENTS else live
+
+
+def place(where: Place, observation: Observation) -> tuple[int, int]:
+    """Screen pixels of a place. Raises KeyError for an element that the observation does not list."""
+    if isinstance(where, str):
+        element = element_names(observation)[where]
+        return element.cx, element.cy
+    return where
+
+
+def window_names(observation: Observation) -> dict[str, int]:
+    """Window names, "w1" and the published form's hexadecimal ones, to X window numbers."""
+    numbers = [window.number for window in observation.windows]
+    named = {f"w{n}": number for n, number in enumerate(numbers[:COMPACT_WINDOWS], 1)}
+    return named | {f"0x{number:08x}": number for number in numbers}

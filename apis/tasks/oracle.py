@@ -16,7 +16,7 @@ from apis.actions.spaces import MIXED, ActionSpace, allows
 from apis.applications import APP_NAMES
 from apis.observation import Observation
 from apis.prompts import USUAL, Sight
-from apis.prompts.names import window_names
+from apis.prompts.compact import window_names
 from apis.prompts.text import Turn, escaped
 from apis.tasks.family import Family
 from apis.tasks.view import Decide, Goal, Move, View, in_unit, on_screen

@@ -11,7 +11,7 @@ import msgspec
 from apis.actions.arguments import Unit, counted
 from apis.actions.gui import Action, Click, DragAndDrop, Place, Scroll, SwitchWindow, Type, line
 from apis.observation import Element, Observation
-from apis.prompts.names import element_names, place, window_names
+from apis.prompts.compact import element_names, place, window_names
 from apis.prompts.text import Turn
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from apis.actions.gui import Action, Click, Hotkey, Quote, SwitchWindow, Tool, Type, Wait
 from apis.observation import Observation, from_guest
-from apis.prompts.names import element_names
+from apis.prompts.compact import element_names
 from apis.tasks.view import Goal
 
 Shown = tuple[str, str, str, list[str]]  # tag, name, text, states beside "sen"

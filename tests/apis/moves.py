@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from apis.actions.grammar import parse
 from apis.actions.gui import Action, Exit
 from apis.observation import Observation
-from apis.prompts.names import element_names, window_names
+from apis.prompts.compact import element_names, window_names
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from apis.tasks.words import HELD_OUT, TRAIN

@@ -11,7 +11,7 @@ import pytest
 from apis.actions.gui import Exit, line
 from apis.guest.addresses import address
 from apis.observation import Observation, from_guest
-from apis.prompts.names import element_names
+from apis.prompts.compact import element_names
 from apis.prompts.text import Turn
 from apis.tasks import osworld
 from apis.tasks import registry as tasks

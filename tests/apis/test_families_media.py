@@ -7,7 +7,7 @@ import pytest
 from apis.actions.gui import Action, Click, Exit, Hotkey, Tool, Type, Wait, line
 from apis.observation import Observation, from_guest
 from apis.plans.action import Call, plan
-from apis.prompts.names import element_names
+from apis.prompts.compact import element_names
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from apis.tasks.families import vlc, web

@@ -12,8 +12,7 @@ import pytest
 from apis.actions.grammar import parse
 from apis.actions.gui import Action, Exit, Type, line
 from apis.observation import Observation, from_guest
-from apis.prompts.compact import COMPACT_TEXT
-from apis.prompts.names import element_names, window_names
+from apis.prompts.compact import COMPACT_TEXT, element_names, window_names
 from apis.prompts.text import Turn, escaped
 from apis.tasks import osworld
 from apis.tasks import registry as tasks

@@ -11,7 +11,7 @@ import pytest
 from apis.actions.gui import Action, Click, Exit, Hotkey, Quote, SwitchWindow, Type, line
 from apis.catalogue import call
 from apis.observation import Observation, Window, from_guest
-from apis.prompts.names import element_names
+from apis.prompts.compact import element_names
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from apis.tasks.families import texts

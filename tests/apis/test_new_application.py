@@ -48,7 +48,7 @@ from apis.apps.check.case import tables
 from apis.observation import Element, Observation, Window
 from apis.plans.action import plan
 from apis.plans.setup import setup
-from apis.prompts.names import element_names
+from apis.prompts.compact import element_names
 from apis.prompts.published import render_published
 from apis.prompts.system import compact_system
 from apis.tasks.osworld import HOME, Evaluator, Open, Task

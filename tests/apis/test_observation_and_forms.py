@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from apis.actions.grammar import RefusedAnswer, parse
 from apis.observation import MAX_ELEMENTS, MAX_TEXT, MAX_WINDOWS, Observation, from_guest
-from apis.prompts.compact import around, render_compact
-from apis.prompts.names import element_names, place, window_names
+from apis.prompts.compact import around, element_names, place, render_compact, window_names
 from apis.prompts.published import render_published
 from apis.prompts.system import published_system
 from apis.prompts.text import Turn, escaped

@@ -4,7 +4,7 @@ import pytest
 
 from apis.actions.gui import Quote, SwitchWindow, line
 from apis.observation import Observation, from_guest
-from apis.prompts.names import element_names
+from apis.prompts.compact import element_names
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from apis.tasks.families.calc_tables import WorkbookGoal

@@ -14,8 +14,7 @@ from apis.actions.spaces import MOUSE_AND_KEYBOARD, SPACES, ActionSpace, allows,
 from apis.applications import APP_NAMES
 from apis.catalogue import TOOLS
 from apis.observation import Observation, from_guest
-from apis.prompts.compact import render_compact
-from apis.prompts.names import element_names, window_names
+from apis.prompts.compact import element_names, render_compact, window_names
 from apis.prompts.published import render_published
 from apis.prompts.system import compact_system
 from apis.prompts.text import Turn

@@ -11,7 +11,7 @@ import pytest
 
 from apis.actions.grammar import RefusedAnswer, parse
 from apis.observation import MAX_ELEMENTS, Frame, from_guest
-from apis.prompts.names import element_names, window_names
+from apis.prompts.compact import element_names, window_names
 from tests import simulated_desktops
 from tests.bench.seats import seats, standins
 

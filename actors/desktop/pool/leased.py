@@ -27,7 +27,7 @@ from apis.actions.gui import Action
 from apis.observation import Observation, from_guest
 from apis.plans.action import ActionPlan, Call, plan
 from apis.plans.setup import setup
-from apis.prompts.names import element_names, window_names
+from apis.prompts.compact import element_names, window_names
 from apis.tasks.osworld import Task
 from apis.tasks.verify.manifest import MANIFEST, Manifest
 from apis.tasks.verify.verify import KINDS, FileView, WantedFile
