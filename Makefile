@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # so there are more workers than cores.
 PYTEST := $(PY) -m pytest tests --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup train test test-fast test-change test-all pytest proofs lint style types mutants wheel bench programme soak scripted standins sglang-cpu sglang-gpu gpu-check seeing vscode osworld-apps containers vm-image osworld-judge agree ray extras smollm chat-templates fresh-root clean
+.PHONY: setup train test test-fast test-change test-all pytest proofs lint style types mutants wheel bench programme soak scripted standins sglang-cpu sglang-gpu gpu-check seeing vscode osworld-apps containers vm-image osworld-judge agree ray extras smollm chat-templates megatron-today fresh-root clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -94,6 +94,10 @@ pytest: setup
 chat-templates: setup
 	@.venv/bin/pip download -q --disable-pip-version-check --require-hashes --no-deps -d .cache/chat-templates \
 	  -r deploy/requirements/chat-templates.txt
+
+# The learner's tests with today's Megatron-core, which needs Python 3.12 (PYTHON=...): 6 GB, an environment of its own.
+megatron-today:
+	@bash deploy/setup/megatron_today.sh
 
 # Whole matrices, long sweeps and runs that lose every process: of each, `make test` has a short one.
 proofs: setup chat-templates

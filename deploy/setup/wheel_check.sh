@@ -25,7 +25,7 @@ for room in tests/ deploy/recipes/; do
 done
 "$python" -m venv "$scratch/venv"
 # The versions of the lock, so that what was tested is what is installed; torch first, for the build of this machine.
-grep -oE '^[A-Za-z0-9_.-]+==[^ ]+' "$root/deploy/requirements/lock.txt" >"$scratch/versions.txt"
+grep -oE '^[A-Za-z0-9_.-]+==[^\\]+' "$root/deploy/requirements/lock.txt" >"$scratch/versions.txt"
 pip_quiet "$scratch/venv/bin/python" install "$(grep '^torch==' "$scratch/versions.txt")"
 wheel=$(echo "$scratch"/dist/*.whl)
 pip_quiet "$scratch/venv/bin/python" install -c "$scratch/versions.txt" "$wheel"

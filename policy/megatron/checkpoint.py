@@ -27,6 +27,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from megatron.core import dist_checkpointing
+from megatron.core.dist_checkpointing.core import CheckpointingException
 from megatron.core.dist_checkpointing.optimizer import make_sharded_optimizer_tensor
 from megatron.core.dist_checkpointing.strategies import torch as strategies
 from torch import Tensor
@@ -214,9 +215,11 @@ def load(folder: Path, updater: Updater, kept: Kept) -> None:
     try:
         with plain_data_only(str(folder)), cuda_literals(), torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            state = dist_checkpointing.load(_state(updater, updater.blank, kept), str(folder / SHARDS))
+            state = dist_checkpointing.load(_state(updater, updater.blank, kept), folder / SHARDS)
     except CheckpointException as error:
         raise StoreError(f"can't read {folder}: {_causes(error)}") from error
+    except CheckpointingException as error:
+        raise StoreError(f"can't read {folder}, of a newer Megatron-core perhaps: {error}") from error
     updater.model.load_state_dict(state["model"])
     adam = state["optimizer"]["state"]
     steps = float(adam.pop(STEPS))

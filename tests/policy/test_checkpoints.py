@@ -50,7 +50,7 @@ def copy(saved: Path, tmp_path: Path) -> tuple[Path, str]:
     return tmp_path / "0.1", (saved / "digest").read_text()
 
 
-@pytest.mark.parametrize("path", ["shards/.metadata", "shards/common.pt", "model/config.json", "complete.json"])
+@pytest.mark.parametrize("path", ["shards/.metadata", "shards/__0_0.distcp", "model/config.json", "complete.json"])
 def test_the_file_that_differs_is_named(copy: tuple[Path, str], path: str, message: Messages) -> None:
     folder, digest = copy
     checkpoints.verify(folder, digest)

@@ -78,7 +78,7 @@ def test_a_step_is_to_the_bit_that_against_a_model_of_its_own(
     assert moved.reference is not None
     assert same(list(moved.reference.weights.values()), [parameter for _, parameter in stayed.updater.trained()])
 
-    def apart(batches: object) -> list[Tensor]:
+    def apart(batches: object, _: object) -> list[Tensor]:
         assert batches == BATCHES
         return stayed._runner(stayed.model).read(BATCHES, lambda inputs, rows: rows.scores(inputs.targets).unit)
 
