@@ -29,7 +29,7 @@ from actors.learner.turns import CardTurns
 from actors.sampler.messages import Weights
 from policy.errors import LearnerError, NoModel
 from runtime.actor import Actor, handles
-from runtime.errors import ActorGone, DeadlineExceeded, DiskRefuses, MailboxFull
+from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, DiskRefuses, MailboxFull
 from runtime.logs.events import fields_of
 from runtime.messaging.message import Request, Version
 
@@ -43,6 +43,7 @@ class RankLostError(LearnerError):
 LEDGER_TIMEOUT_S = 60.0
 LEDGER_GIVE_UP_S = 300.0  # all tries, as of the seats: what is given up here is trained again from a checkpoint
 TELL_TIMEOUT_S = 5.0
+SHARE_S = 20.0  # the rank copies what is in no shared memory yet
 RESTORE_AGAIN_S = 0.5
 SKIPS_IN_A_ROW = 5  # steps with non-finite gradients before it is called a failure
 
@@ -71,7 +72,7 @@ class LearnerActor(Actor):
         groups = self.config.groups
         self._publisher = None if groups is None else Publisher(groups, self._rank, self.ctx)
         self._turns = CardTurns(self.config.samplers if self.config.turns else [], self.ctx)
-        owner = self.ctx.name if groups or self.config.adapters else ""
+        owner = self.ctx.name if groups or self.config.shared or self.config.adapters else ""
         self._exports = Exports(self._export, self.ctx.home, owner, adapters=self.config.adapters)
         rehearses = self.config.learner.rehearsal > 0
         self._exercises = Exercises(self.config.seed) if rehearses else None
@@ -114,7 +115,12 @@ class LearnerActor(Actor):
             raise NoModel(f"{msg.version} is lost with its rank: {error}") from error
 
     @handles(messages.JoinGroup, concurrent=True)
-    async def join_group(self, msg: messages.JoinGroup) -> messages.Ticket | messages.NoGroup:
+    async def join_group(self, msg: messages.JoinGroup) -> messages.Ticket | messages.SharedWeights | messages.NoGroup:
+        if self.config.shared:
+            try:
+                return await self._rank.ask(messages.ShareKept(version=msg.version), timeout_s=SHARE_S)
+            except (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull, NoModel) as error:
+                return messages.NoGroup(reason=str(error))
         if self._publisher is None:
             return messages.NoGroup(reason="weights go by disk alone")
         return await self._publisher.place(msg)

@@ -400,11 +400,8 @@ class Exercises:
         """The exercises of the step that makes `version`, others in each of its `epochs` optimizer steps.
 
         Weights are `rehearsal_coef` over all tokens of an optimizer step's. A run that begins from another's cloned
-        weights counts from 1 again. With the same seed it rehearses first what that cloning rehearsed first. None in a
-        step that `rehearsal_every` passes over.
+        weights counts from 1 again. With the same seed it rehearses first what that cloning rehearsed first.
         """
-        if version.step % config.rehearsal_every:
-            return []
         rng = Random(f"{self._seed} rehearses for {version.step}")  # noqa: S311 - data, no secret
         drawn = [self._corpus.take(rng.choices(range(EXERCISES), k=config.rehearsal)) for _ in range(epochs)]
         budget, coef, ranks = config.token_budget, config.rehearsal_coef, config.parallel.data

@@ -197,9 +197,6 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
     rehearsal: Annotated[
         int, tuning("Adds this many exercises of the base model's corpus to every optimizer step.", ge=0)
     ] = 0
-    rehearsal_every: Annotated[
-        int, tuning("Rehearses in the steps whose version is a multiple of this, and in no other.", ge=1)
-    ] = 1
     rehearsal_coef: Annotated[float, tuning("Multiplies the mean token loss of rehearsed exercises.", gt=0)] = 0.4
     probe_every: Annotated[
         int,
@@ -299,6 +296,7 @@ class LearnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     samplers: list[str]  # actors to which new weights are announced
     groups: GroupSettings | None = None  # None: samplers load from disk
     turns: bool = False  # the engines and the rank have one card in turn
+    shared: bool = False  # engines take weights from this machine's memory
     adapters: bool = False  # samplers load adapters, and whole folders are written when they are asked for
     rank: str = "rank/0"
     replay: str = "replay"

@@ -200,14 +200,29 @@ class Ticket(Message):
     sender: Broadcasting
 
 
+class SharedWeights(Message):
+    """One version in memory of this machine, as SGLang's `/update_weights_from_tensor` takes it.
+
+    Each part names tensors, and says where they lie: base64 of a pickle of handles. They stay until the next version.
+    """
+
+    parts: list[str]
+
+
+class ShareKept(Request[SharedWeights]):
+    """Asked of the rank. Refused unless `version` was kept."""
+
+    version: Version
+
+
 class NoGroup(Message):
     """There is no place in a group: the weights are to be loaded from disk."""
 
     reason: str
 
 
-class JoinGroup(Request[Ticket | NoGroup]):
-    """Asked by a sampler whose engine can take `version` now; answered when the group is complete."""
+class JoinGroup(Request[Ticket | SharedWeights | NoGroup]):
+    """Asked by a sampler whose engine can take `version` now; answered when the group is complete, or at once."""
 
     version: Version
     sampler: str

@@ -150,6 +150,7 @@ class RankActor(Actor):
         self._version = Version(lineage=0, step=0)
         self._answers: OrderedDict[str, messages.StepResult] = OrderedDict()
         self._doing = "no model"
+        self._shared: object = None
 
     async def on_start(self) -> None:
         self._sender = Sender(self.ctx)
@@ -242,6 +243,16 @@ class RankActor(Actor):
     async def broadcast(self, msg: messages.Broadcast) -> messages.Broadcasting:
         """Raises NoModel when that version was not kept, LearnerError while another is sent."""
         return await self._sender.begin(msg)
+
+    @handles(messages.ShareKept, concurrent=True)
+    async def share(self, msg: messages.ShareKept) -> messages.SharedWeights:
+        """Raises NoModel when that version is not kept."""
+        from policy import sharing
+
+        tensors = self._sender.kept(msg.version)
+        parts = await asyncio.to_thread(sharing.handles, tensors)
+        self._shared = tensors  # until others are: an engine may still read
+        return messages.SharedWeights(parts=parts)
 
     @handles(messages.SaveCheckpoint, slow_after_s=LONG_WORK_S)
     async def save(self, msg: messages.SaveCheckpoint) -> messages.Saved:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from actors.errors import EngineGone
-from actors.learner.messages import DeclineGroup, JoinGroup, Ticket, WriteWeights
+from actors.learner.messages import DeclineGroup, JoinGroup, SharedWeights, Ticket, WriteWeights
 from actors.sampler import events
 from actors.sampler.client import CONTROL_TIMEOUT_S, EngineClient
 from actors.sampler.config import WeightSyncConfig
@@ -23,6 +23,8 @@ from runtime.actor import Context
 from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull
 
 MARGIN_S = 10.0
+SHARED_S = 120.0  # for one part, which the engine copies
+Place = Ticket | SharedWeights
 
 
 async def enter(client: EngineClient, ticket: Ticket) -> None:
@@ -56,6 +58,16 @@ async def take(client: EngineClient, ticket: Ticket, version: str, *, flush: boo
                 await client.control("/update_weights_from_distributed", body, timeout_s)
 
 
+async def take_shared(client: EngineClient, shared: SharedWeights, version: str, *, flush: bool) -> None:
+    """Read what lies in this machine's memory. Raises as `take`."""
+    await _begin(client)
+    async with _ended_by(client, "/end_weight_update", {}):
+        for part in shared.parts:
+            body: dict[str, Any] = {"serialized_named_tensors": [part], "flush_cache": False}
+            body |= {"weight_version": version, "flush_cache": flush} if part is shared.parts[-1] else {}
+            await client.control("/update_weights_from_tensor", body, SHARED_S)
+
+
 async def _begin(client: EngineClient) -> None:
     try:
         await client.control("/begin_weight_update", {}, CONTROL_TIMEOUT_S)
@@ -82,6 +94,7 @@ async def _ended_by(client: EngineClient, path: str, body: dict[str, Any]) -> As
 ANSWER_S = 30.0  # on top of the time for forming the group: the learner asks its rank
 TELL_TIMEOUT_S = 5.0
 WRITE_S = 300.0  # as long as the learner gives its rank
+GROUPED = ("collective", "shared")  # transports whose engines ask the learner
 
 
 class GroupMember:
@@ -93,13 +106,16 @@ class GroupMember:
 
     def wanted(self, latest: Weights) -> bool:
         """Whether there is a group to ask for: once for the same weights, then they are loaded from disk."""
-        return self._transport == "collective" and bool(latest.group_owner) and latest != self._asked
+        return self._transport in GROUPED and bool(latest.group_owner) and latest != self._asked
 
-    async def place(self, latest: Weights, client: EngineClient) -> Ticket | None:
+    async def place(self, latest: Weights, client: EngineClient) -> Place | None:
         """A place for this engine. Raises EngineError, EngineGone where the engine does not say how large it is."""
         self._asked = latest
         shape = await client.server_info()
-        if shape.dp_size != 1 or shape.pp_size != 1:
+        shared = self._transport == "shared"
+        if shared and shape.tp_size != 1:
+            cause = f"the engine has tp_size {shape.tp_size}: shared weights are of one card"
+        elif shape.dp_size != 1 or shape.pp_size != 1:
             cause = f"the engine has dp_size {shape.dp_size} and pp_size {shape.pp_size}: SGLang takes weights at 1"
             await self.decline(latest)
         else:
@@ -109,7 +125,7 @@ class GroupMember:
             except (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull) as error:
                 cause = str(error)
             else:
-                if isinstance(answer, Ticket):
+                if isinstance(answer, Place):
                     return answer
                 cause = answer.reason
         self.not_received(latest, cause)

@@ -78,8 +78,11 @@ class WeightSyncConfig(Section, frozen=True, kw_only=True):
     AT: ClassVar[str] = "weight_sync"
 
     transport: Annotated[
-        Literal["disk", "collective", "adapter"],
-        key("Chooses how new weights reach engines: as folders, by collective (SGLang), or as LoRA adapters alone."),
+        Literal["disk", "collective", "shared", "adapter"],
+        key(
+            "Chooses how new weights reach engines: as folders, by collective (SGLang), as memory that learner and one"
+            " SGLang of this machine share, or as LoRA adapters alone."
+        ),
     ] = "disk"
     in_flight: Annotated[
         Literal["drain", "retract", "in_place"] | None,
@@ -205,16 +208,22 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
 
     def refuse_unreachable(self, sync: WeightSyncConfig) -> None:
         """Raise ConfigError where engines can't take weights as `sync` sends them."""
-        if sync.transport != "collective":
+        if sync.transport not in ("collective", "shared"):
             return
         if not self.sglang:
             raise ConfigError(
-                "weight_sync.transport is collective, which the embedded engine can't take: "
+                f"weight_sync.transport is {sync.transport}, which the embedded engine can't take: "
                 "leave it at disk, or set samplers.engine.type to sglang"
             )
         if self.place:
-            raise ConfigError("weight_sync.transport is collective: with samplers.place weights go by disk")
+            raise ConfigError(f"weight_sync.transport is {sync.transport}: with samplers.place weights go by disk")
         far = [url for url in self.attach if not is_loopback(urlsplit(url).hostname or "")]
+        if sync.transport == "shared":
+            if elsewhere := far or self.gpus:
+                raise ConfigError(
+                    f"weight_sync.transport is shared, and {elsewhere[0]} has other memory: set it to disk"
+                )
+            return
         if far and is_loopback(sync.address):
             raise ConfigError(f"weight_sync.address is {sync.address}, where {far[0]} can't reach the learner's rank")
         if self.device == "cuda" and not self.attach and not self.gpus:

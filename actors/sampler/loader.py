@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from actors.errors import EngineGone
-from actors.learner.messages import Ticket
+from actors.learner.messages import SharedWeights
 from actors.sampler import collective
 from actors.sampler.client import EngineClient
 from actors.sampler.config import SamplerSettings
@@ -30,7 +30,7 @@ from runtime.messaging.message import Version
 
 _DRAIN_MARGIN_S = 10.0
 _BUSY_S = 0.2  # between two tries to score a canary in a full line
-Asking = Callable[[], Awaitable[Ticket | None]]  # for a place in a group; None: there is none, load from disk
+Asking = Callable[[], Awaitable[collective.Place | None]]  # for a place in a group; None: there is none, load from disk
 Writing = Callable[[Weights], Awaitable[Weights]]  # see to it that weights lie on disk
 
 
@@ -60,8 +60,8 @@ class WeightsVerdict(msgspec.Struct, frozen=True):
     version: Version | None
     off_by: CanaryDifference | None  # None where there is no canary
     sound: bool
-    way: str = "disk"  # or "collective"
-    missed: str = ""  # why it is not "collective", where that was tried
+    way: str = "disk"  # or "collective", "shared", "adapter"
+    missed: str = ""  # why it is "disk", where another was tried
 
 
 class Loader:
@@ -211,12 +211,16 @@ class Loader:
             # when it has the weights already: the next call finds the batch empty, or fails for a reason that stays.
             await client.update_from_disk(*what, timeout_s, flush=flush)
 
-    async def _from_group(self, client: EngineClient, latest: Weights, ticket: Ticket) -> tuple[str, str]:
+    async def _from_group(self, client: EngineClient, latest: Weights, ticket: collective.Place) -> tuple[str, str]:
         """The way it was done. Where the group failed, the second text says why, and the engine can still load from
         disk.
         """
         began = time.monotonic()
         try:
+            if isinstance(ticket, SharedWeights):
+                self.mixed = True
+                await collective.take_shared(client, ticket, str(latest.version), flush=self._flush)
+                return "shared", ""
             await collective.enter(client, ticket)
             self.mixed = True
             await collective.take(client, ticket, str(latest.version), flush=self._flush)
@@ -250,7 +254,7 @@ class Loader:
             await client.resume()
 
 
-async def _placed(latest: Weights, ask: Asking, written: Writing | None) -> tuple[Ticket | None, Weights]:
+async def _placed(latest: Weights, ask: Asking, written: Writing | None) -> tuple[collective.Place | None, Weights]:
     """A place in a group; without one the weights have to lie on disk, and the engine goes on until they do."""
     ticket = await ask()
     return ticket, latest if ticket is not None or written is None else await written(latest)

@@ -253,8 +253,7 @@ class SamplerWeights:
     async def _load_sound(self, latest: Weights) -> WeightsVerdict | None:
         """The verdict on `latest`, loaded a second time where it was off; None where the engine was given up for it."""
         client = self._record.engine.client
-        grouped = self._settings.weight_sync.transport == "collective" and self._member.wanted(latest)
-        ask = functools.partial(self._member.place, latest, client) if grouped else None
+        ask = functools.partial(self._member.place, latest, client) if self._member.wanted(latest) else None
         verdict = await self.loader.load(client, latest, ask, self._member.written)
         if verdict.missed:
             self._member.not_received(latest, verdict.missed)

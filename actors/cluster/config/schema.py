@@ -270,8 +270,9 @@ class Deploy(Section, frozen=True, kw_only=True):
         self.samplers.refuse_unreachable(self.weight_sync)
         if self.weight_sync.transport == "adapter" and not self.learner.lora.rank:
             raise ConfigError("weight_sync.transport is adapter, and learner.lora.rank is 0: set it to disk")
-        if self.learner.place and self.weight_sync.transport == "collective":
-            raise ConfigError("weight_sync.transport is collective: with learner.place weights go by disk")
+        transport = self.weight_sync.transport
+        if self.learner.place and transport in ("collective", "shared"):
+            raise ConfigError(f"weight_sync.transport is {transport}: with learner.place weights go by disk")
         learned = self.demos.count or self.entropulse.bc_steps or self.entropulse.total_rl_steps
         if self.evaluation.published_metrics and learned:
             raise ConfigError(

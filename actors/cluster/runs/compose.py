@@ -229,6 +229,7 @@ def _learner(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]
                 samplers=samplers,
                 groups=groups,
                 turns=turns,
+                shared=deploy.weight_sync.transport == "shared",
                 adapters=deploy.weight_sync.transport == "adapter",
                 load_timeout_s=load_s,
             ),

@@ -172,6 +172,20 @@ def test_weights_go_by_disk_or_by_collective() -> None:
         planned("weight_sync.transport=collective")
 
 
+def test_memory_is_shared_with_an_engine_of_this_machine() -> None:
+    shared = ["weight_sync.transport=shared", "samplers.engine={type: sglang}"]
+    assert specs(planned(*shared))["learner"].config.shared  # type: ignore[attr-defined]
+    for more, why in [
+        (["samplers.engine={type: embedded}"], "shared, which the embedded engine can't take"),
+        (["samplers.attach=[http://192.0.2.1:30000]"], "192.0.2.1:30000 has other memory"),
+        (["samplers.device=cuda", 'samplers.gpus=["1"]'], "1 has other memory"),
+        (["samplers.place={CPU: 1}"], "with samplers.place weights go by disk"),
+        (["learner.place={CPU: 1}"], "with learner.place weights go by disk"),
+    ]:
+        with pytest.raises(ConfigError, match=why):
+            planned(*shared, *more)
+
+
 def test_adapters_go_where_there_are_some() -> None:
     made = specs(planned("weight_sync.transport=adapter", "learner.lora.rank=4", "learner.lora.targets=[q_proj]"))
     assert made["learner"].config.adapters  # type: ignore[attr-defined]

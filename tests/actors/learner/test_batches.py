@@ -442,13 +442,6 @@ def test_a_step_has_its_own_exercises_and_always_the_same() -> None:
     assert [drawn] != Exercises(8).of(Version(lineage=0, step=3), FOUR)
 
 
-def test_a_step_may_rest_from_rehearsing() -> None:
-    exercises, third = Exercises(7), msgspec.structs.replace(FOUR, rehearsal_every=3)
-    found = [exercises.of(Version(lineage=0, step=step), third) for step in (2, 3, 4)]
-    assert [len(one) for one in found] == [0, 1, 0]
-    assert found[1] == exercises.of(Version(lineage=0, step=3), FOUR)
-
-
 def test_their_tokens_share_the_coefficient_evenly() -> None:
     [drawn] = Exercises(0).of(Version(lineage=0, step=1), FOUR)
     found = samples(drawn)

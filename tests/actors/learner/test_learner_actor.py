@@ -83,6 +83,7 @@ async def running(
     *,
     apart: bool = False,
     turns: bool = False,
+    shared: bool = False,
     samplers: Sequence[ActorSpec] = (ActorSpec(name="sampler/0", factory=Sampler),),
     **settings: Any,
 ) -> AsyncIterator[Run]:
@@ -106,6 +107,7 @@ async def running(
         model=str(base),
         samplers=sorted({*([] if turns else ["sampler/1"]), *(one.name for one in samplers)}),
         turns=turns,
+        shared=shared,
         groups=groups,
         keep_weights=2,
         take_wait_s=2.0,
