@@ -100,57 +100,53 @@ def write(
     The configuration and tensors of an `adapter` go to a folder of PEFT's form in it, and `averaged` tensors to one
     like `folder`.
 
-    Returns the digest of the safetensors file, as `tensorfiles.digest_of` does.
+    Returns what `tensorfiles.digest` gives of it.
     """
 
-    def fill(partial: Path) -> bytes:
-        data = _write_model(partial, tensors, files)
+    def fill(partial: Path) -> None:
+        _write_model(partial, tensors, files)
         if averaged:
             _write_model(partial / AVERAGED, averaged, files)
         if adapter is not None:
             _write_peft(partial / ADAPTER, *adapter)
-        return data
 
     return _appear(folder, fill)
 
 
-def _write_model(folder: Path, tensors: dict[str, Tensor], files: Companions) -> bytes:
+def _write_model(folder: Path, tensors: dict[str, Tensor], files: Companions) -> None:
     write_companions({name: data for name, data in files.items() if name != TOWER}, folder)
     whole = tower_of(files) | {name: tensor.cpu() for name, tensor in tensors.items()}
-    data = save(whole, metadata={"format": "pt"})
-    (folder / WEIGHTS).write_bytes(data)
+    (folder / WEIGHTS).write_bytes(save(whole, metadata={"format": "pt"}))
     config = json.loads(files["config.json"])
     config.pop("torch_dtype", None)
     config["dtype"] = DTYPE_NAMES[next(iter(tensors.values())).dtype]
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-    return data
 
 
 def write_adapter(folder: Path, settings: object, matrices: dict[str, Tensor]) -> str:
-    """Write an adapter alone in PEFT's form; returns the digest of its tensors' file, as `write` does."""
+    """Write an adapter alone in PEFT's form; returns its digest, as `write` does."""
     return _appear(folder, lambda partial: _write_peft(partial, settings, matrices))
 
 
-def _write_peft(folder: Path, settings: object, matrices: dict[str, Tensor]) -> bytes:
+def _write_peft(folder: Path, settings: object, matrices: dict[str, Tensor]) -> None:
     folder.mkdir(parents=True)
     (folder / ADAPTER_CONFIG).write_text(json.dumps(settings, indent=2) + "\n")
-    data = save({name: tensor.cpu() for name, tensor in matrices.items()}, metadata={"format": "pt"})
-    (folder / ADAPTER_WEIGHTS).write_bytes(data)
-    return data
+    tensors = {name: tensor.cpu() for name, tensor in matrices.items()}
+    (folder / ADAPTER_WEIGHTS).write_bytes(save(tensors, metadata={"format": "pt"}))
 
 
-def _appear(folder: Path, fill: Callable[[Path], bytes]) -> str:
-    """The digest of what `fill` says that it wrote, reckoned while the disk is waited for."""
+def _appear(folder: Path, fill: Callable[[Path], None]) -> str:
+    """The digest of what `fill` wrote, reckoned while the disk is waited for."""
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    data = fill(partial)
+    fill(partial)
     with ThreadPoolExecutor(1) as thread:
-        digest = thread.submit(tensorfiles.digest_of, data)
+        digest = thread.submit(tensorfiles.digest, partial)
         for path in (*partial.rglob("*"), partial):  # a power cut leaves no folder of this name that is not whole
             flush(path)
-        shutil.rmtree(folder, ignore_errors=True)
-        partial.rename(folder)
-        flush(folder.parent)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+    flush(folder.parent)
     return digest.result()
 
 

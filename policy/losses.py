@@ -74,7 +74,8 @@ def over_samples(values: Tensor, lengths: Tensor | None) -> Tensor:
     """
     if lengths is None:
         return values.mean().expand_as(values) if values.numel() else values
-    sample = torch.repeat_interleave(torch.arange(len(lengths), device=values.device), lengths)
+    places = torch.arange(len(lengths), device=values.device)
+    sample = torch.repeat_interleave(places, lengths, output_size=values.numel())  # which a GPU would be asked for
     sums = torch.zeros(len(lengths), dtype=values.dtype, device=values.device).index_add(0, sample, values)
     return (sums / lengths)[sample]
 

@@ -10,11 +10,11 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -23,7 +23,6 @@ from runtime import disk
 
 HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 SEEING = "visual."  # what the names of a tower's tensors begin with
-T = TypeVar("T")
 
 
 class ParameterTensors(NamedTuple):
@@ -371,7 +370,10 @@ HASHING = 8  # threads at most
 
 
 def digest(folder: Path) -> str:
-    """What `digest_of` gives of the safetensors files in `folder`, in the order of their names. Raises OSError."""
+    """SHA-256 of the SHA-256 of each PIECE of the safetensors files in `folder`, in the order of their names, hex.
+
+    Threads share the work. Raises OSError.
+    """
 
     def hashed(place: tuple[Path, int]) -> bytes:
         with disk.opened(place[0]) as file:
@@ -379,15 +381,6 @@ def digest(folder: Path) -> str:
             return hashlib.sha256(file.read(PIECE)).digest()
 
     files = sorted(folder.glob("*.safetensors"))
-    return _total(hashed, [(path, start) for path in files for start in range(0, path.stat().st_size, PIECE)])
-
-
-def digest_of(data: bytes) -> str:
-    """SHA-256 of the SHA-256 of each PIECE of `data`, hex: threads share the work."""
-    view = memoryview(data)
-    return _total(lambda start: hashlib.sha256(view[start : start + PIECE]).digest(), range(0, len(data), PIECE))
-
-
-def _total(hashed: Callable[[T], bytes], pieces: Sequence[T]) -> str:
+    pieces = [(path, start) for path in files for start in range(0, path.stat().st_size, PIECE)]
     with ThreadPoolExecutor(min(HASHING, os.cpu_count() or 1)) as threads:
         return hashlib.sha256(b"".join(threads.map(hashed, pieces))).hexdigest()

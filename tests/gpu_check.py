@@ -53,9 +53,10 @@ def mfu_part(wanted: argparse.Namespace, _: Path) -> Iterator[str]:
     if not wanted.tiny:
         plain = msgspec.structs.replace(plain, shapes="qwen2.5-0.5b,qwen2.5-1.5b", tokens="4096,16384")
         kinds = [plain, msgspec.structs.replace(plain, shapes="qwen3-4b", lora=16, recompute="selective")]
-    kinds.append(msgspec.structs.replace(plain, siblings=16))
+    shared = msgspec.structs.replace(plain, shapes=plain.shapes.split(",")[0], siblings=16)
+    kinds.append(shared)
     if torch.cuda.is_available():
-        kinds.append(msgspec.structs.replace(plain, siblings=16, attention="flex"))
+        kinds.append(msgspec.structs.replace(shared, attention="flex"))
     for options in kinds:
         what = f"16 siblings, {options.attention}" if options.siblings else f"LoRA {options.lora}"
         for one in shapes.measure(options).speeds:

@@ -32,31 +32,23 @@ def visible(laid: Sequence[Segment], device: torch.device) -> BlockMask:
     """What each token of segments sees that are `laid` end to end, together a multiple of BLOCK tokens."""
     from torch.nn.attention.flex_attention import BlockMask  # loads torch's compiler, which takes a second
 
-    # Of each segment what lies in one block of queries: the block, its first and last token, then of the segment.
-    rows = [
-        (first // BLOCK, first, min(end, first - first % BLOCK + BLOCK) - 1, start, shared, shared_end)
-        for start, end, shared, shared_end in laid
-        for first in (start, *range(start - start % BLOCK + BLOCK, end, BLOCK))
-    ]
-    block, first, last, start, shared, shared_end = torch.tensor(rows).t().unsqueeze(-1)
-    blocks = laid[-1][1] // BLOCK
-    low = torch.arange(blocks) * BLOCK  # of each block of keys
+    lengths = torch.tensor([end - start for start, end, _, _ in laid])
+    own = torch.tensor([(start, shared, shared_end) for start, _, shared, shared_end in laid], dtype=torch.int)
+    own = own.repeat_interleave(lengths, 0).t().contiguous()
+    start, shared, shared_end = own.unsqueeze(-1)  # of each token
+    query = torch.arange(own.size(1))[:, None]
+    low = query[::BLOCK, 0]  # of each block of keys
     high = low + BLOCK - 1
-    some = (torch.maximum(start, low) <= torch.minimum(last, high)) | ((shared <= high) & (low < shared_end))
-    every = ((start <= low) & (high <= first)) | ((shared <= low) & (high < shared_end))
-    count = torch.zeros(3, blocks, blocks, dtype=torch.int)
-    for into, of in zip(count, (some, every, torch.ones_like(some)), strict=True):
-        into.index_add_(0, block[:, 0], of.int())
-    full = count[1] == count[2]
-    partial = (count[0] > 0) & ~full
+    some = ((start <= high) & (low <= query)) | ((shared <= high) & (low < shared_end))
+    every = ((start <= low) & (high <= query)) | ((shared <= low) & (high < shared_end))
+    full = every.unflatten(0, (-1, BLOCK)).all(1)
+    partial = some.unflatten(0, (-1, BLOCK)).any(1) & ~full
 
     def listed(kind: Tensor) -> tuple[Tensor, Tensor]:
         order = kind.int().argsort(descending=True, stable=True).int()
         return on(device, kind.sum(-1, dtype=torch.int)[None, None]), on(device, order[None, None])
 
-    lengths = torch.tensor([end - start for start, end, _, _ in laid])
-    own = torch.tensor([(start, shared, shared_end) for start, _, shared, shared_end in laid], dtype=torch.int)
-    starts, shares, ends = on(device, own.repeat_interleave(lengths, 0).t().contiguous())
+    starts, shares, ends = on(device, own)
 
     def sees(_: Tensor, __: Tensor, query: Tensor, key: Tensor) -> Tensor:
         before = (key >= shares[query]) & (key < ends[query])

@@ -362,11 +362,8 @@ class MicroBatchRunner:
         return values
 
     def _known(self, number: int, batch: MicroBatch, kept: Kept | None) -> PackedInputs:
-        if kept is None:
-            return self._inputs(batch)
-        if number not in kept:
-            kept[number] = self._inputs(batch)
-        return kept[number]
+        inputs = (kept or {}).get(number) or self._inputs(batch)
+        return inputs if kept is None else kept.setdefault(number, inputs)
 
     def _inputs(self, batch: MicroBatch) -> PackedInputs:
         inputs = PackedInputs(batch, self._device, self._multiple, self._style, flexible=self._flexible)

@@ -413,7 +413,7 @@ class Trainer:
     def _dealt(self, micro_batches: Sequence[MicroBatch]) -> list[MicroBatch]:
         return deal(micro_batches, self.parallel.data)[parallel_state.get_data_parallel_rank()]
 
-    def _reference_logprobs(self, micro_batches: Sequence[MicroBatch], kept: Kept | None) -> list[Tensor]:
+    def _reference_logprobs(self, micro_batches: Sequence[MicroBatch], kept: Kept | None = None) -> list[Tensor]:
         if self.reference is None:
             raise LearnerError("a KL term needs a reference policy, and none was set")
         with self.reference.in_place():

@@ -179,8 +179,6 @@ def test_memory_is_shared_with_an_engine_of_this_machine() -> None:
         (["samplers.engine={type: embedded}"], "shared, which the embedded engine can't take"),
         (["samplers.attach=[http://192.0.2.1:30000]"], "192.0.2.1:30000 has other memory"),
         (["samplers.device=cuda", 'samplers.gpus=["1"]'], "1 has other memory"),
-        (["samplers.place={CPU: 1}"], "with samplers.place weights go by disk"),
-        (["learner.place={CPU: 1}"], "with learner.place weights go by disk"),
     ]:
         with pytest.raises(ConfigError, match=why):
             planned(*shared, *more)
