@@ -156,8 +156,7 @@ async def test_right_functions_are_accepted_and_planted_faulty_ones_are_not(
     assert {name for name, each in verdicts.items() if each["accepted"]} == {"right"}
     assert verdicts["right"]["trial"]["mutants"] >= 3
     weighed = verdicts["right"]["weighed"]
-    assert (weighed["tasks"], weighed["solved"]) == (1, [1, 1])
-    assert weighed["turns"] == (-1 if plays == "model" else 0)
+    assert (weighed["tasks"], weighed["solved"], weighed["turns"]) == (1, [1, 1], -1)
     if "never_ends" in names:
         assert "did not end" in verdicts["never_ends"]["why"]
         assert "/etc/passwd" in verdicts["reads_others"]["why"]
