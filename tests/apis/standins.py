@@ -39,8 +39,8 @@ from apis.tasks.metrics.office_world import position
 from apis.tasks.osworld import HOME, Download, Source, Task, dump
 from apis.tasksets import store
 from apis.tasksets.getters import names_a_file, wanted_by
-from tests.actors.desktop.writer_documents import odt
 from tests.apis import office_pairs
+from tests.apis.writer_documents import odt
 
 PICTURES = {"png": "PNG", "xcf": "PNG", "raw": "PNG", "jpg": "JPEG", "jpeg": "JPEG", "gif": "GIF", "pdf": "PDF"}
 SOUNDS = ("mp3", "mp4", "wav", "ogg", "flac", "avi", "mkv")

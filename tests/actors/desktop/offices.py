@@ -104,11 +104,6 @@ class Office(Guest):
         except GuestRefused as refused:
             return f"refused: {refused.text}" if refused.kind == "tool_failed" else f"{refused.kind}: {refused.text}"
 
-    async def says(self, text: str, name: str, **arguments: Any) -> None:
-        """The function has to say `text`, or begin so where that ends with dots."""
-        told = await self.tool(name, **arguments)
-        assert told.startswith(text.removesuffix("...")) if text.endswith("...") else told == text, told
-
 
 @asynccontextmanager
 async def booted() -> AsyncIterator[tuple[SandboxProvider, Desktop, GuestLink]]:

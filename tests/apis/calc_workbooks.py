@@ -49,7 +49,7 @@ def workbook() -> bytes:
         "kept": TABLE,
         "broad": TABLE,
     }
-    sheets["broad"] = TABLE
+    sheets["long"] = [tuple(f"{column} " + "x" * 98 for column in range(20))]
     before, made = zipfile.ZipFile(io.BytesIO(make_xlsx(sheets))), io.BytesIO()
     with zipfile.ZipFile(made, "w") as after:
         for name in before.namelist():
