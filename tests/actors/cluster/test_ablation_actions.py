@@ -1,4 +1,4 @@
-"""The comparison of action spaces: what its arms share, what each demonstrates, and what a deploy file is refused."""
+"""The comparison of action spaces: what each arm demonstrates, and what a deploy file is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from actors.cluster.config import deploy_files, lanes, suites
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy
 from actors.cluster.config.typed_yaml import build
 from actors.cluster.demos import record
-from actors.cluster.runs import apply, loop, recordings
+from actors.cluster.runs import loop, recordings
 from actors.desktop.actor import DesktopSeat
 from actors.replay.config import LedgerSettings
 from actors.replay.demos import demo_files
@@ -34,37 +34,6 @@ def planned(deploy: Deploy) -> tuple[LedgerSettings, DesktopSeat]:
     assert isinstance(ledger, LedgerSettings)
     assert isinstance(seat, DesktopSeat)
     return ledger, seat
-
-
-OWN = {  # what an ablation may say otherwise than the main job
-    "run", "entropulse", "evaluation", "tasks.eval", "replay.max_staleness", "learner.rl.advantage",
-    "demos.resample_rounds", "demos.resample_attempts", "demos.resample_bc_steps", "demos.source",
-}  # fmt: skip
-# Calc's families cost four times as much, and a pool's members would not make as many demonstrations for each arm.
-# Its few steps of RL are plain GRPO, without pulses: half of what they learn from is what an action space does wrong.
-OF_ACTIONS = {
-    "tasks.train", "tasks.demo", "demos", "prompt.action_space", "replay.groups_per_step", "replay.pulse_demos",
-    "learner.rl.lr", "learner.rl.warmup_steps", "learner.rl.epochs", "learner.rl.negative_scale",
-}  # fmt: skip
-ARMS = {
-    "ablation-actions": ("prompt.action_space", SPACES, OF_ACTIONS),
-    "ablation-advantage": ("learner.rl.advantage", ("step", "trajectory"), {"learner.rl.negative_scale"}),
-    "ablation-async": ("replay.max_staleness", (0, 1, 4), set[str]()),
-    "ablation-entropulse": (
-        "entropulse.pulse",
-        ("full", "restart", "reference_reset", "none"),
-        {"learner.rl.lr_schedule", "learner.rl.lr_cycle_steps"},
-    ),
-}
-
-
-@pytest.mark.parametrize("name", ARMS)
-def test_an_ablation_is_the_main_job_but_for_what_it_compares(name: str) -> None:
-    main, _ = deploy_files.load("local")
-    key, values, own = ARMS[name]
-    for value in values:
-        arm, _ = deploy_files.load(name, [f"{key}={value}"])
-        assert [path for path, *_ in apply.keys(main, arm) if not apply.under(path, [*OWN, *own])] == []
 
 
 @pytest.mark.slow

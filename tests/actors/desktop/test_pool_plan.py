@@ -9,7 +9,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from actors.cluster.config.schema import SeatsConfig
 from actors.desktop.config import DesktopsConfig, MachineConfig, PoolConfig, SandboxConfig, SshConfig
 from actors.desktop.pool.pool import BOOTS_LEAST, DesktopPool, PoolPlan, boots_at_once
 
@@ -147,9 +146,3 @@ async def test_an_opened_pool_takes_the_setting_or_what_the_machine_bears(
         opened = await pool
         assert opened._plan._boots == boots
         await opened.close()
-
-
-def test_a_deploy_files_setting_reaches_each_process() -> None:
-    pool = SeatsConfig(count=8, processes=2, boots_at_once=3).of_one_host(index=1).pool
-    assert (pool.boots_at_once, pool.processes) == (3, 2)
-    assert SeatsConfig().of_one_host().pool.boots_at_once is None

@@ -80,13 +80,6 @@ def test_what_a_seat_gives_up_or_says_nothing_of_is_a_try_and_what_a_killed_run_
     assert (again.group, again.slot) == (third.group, third.slot)
 
 
-def test_a_round_takes_every_second_episode_while_it_has_some_and_training_the_rest(start: Start) -> None:
-    play = start(max_staleness=3, groups_per_step=4, group_size=8, rollout_share=0.5).rl()
-    play.open_eval("rl1", "0.0", ["e0", "e1"])
-    lanes = [str(play.reserve().lane) for _ in range(7)]
-    assert lanes == ["train", "eval", "train", "eval", "train", "train", "train"]
-
-
 def test_attempts_at_demonstrations_are_counted_while_they_are_out(start: Start) -> None:
     demos = DemosConfig(count=2, attempts_per_demo=1.0)
     play = start(config=msgspec.structs.replace(settings(), demos=demos))

@@ -244,7 +244,7 @@ def test_evaluation_takes_seats_that_training_leaves_and_delays_no_batch(start: 
     assert [group.task for group in batch.groups] == [works[0].task]
 
 
-@pytest.mark.parametrize(("one_in", "turns"), [(0, []), (8, [7, 15, 23])])
+@pytest.mark.parametrize(("one_in", "turns"), [(0, []), (2, [1, 3, 5]), (8, [7, 15, 23])])
 def test_a_round_takes_of_training_what_the_user_gives_it_and_else_nothing(
     start: Start, one_in: int, turns: list[int]
 ) -> None:
