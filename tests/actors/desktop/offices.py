@@ -1,10 +1,10 @@
-"""A desktop in a test's words, and one warm application of the office for a whole module of tests."""
+"""A desktop in a test's words."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
@@ -13,8 +13,6 @@ from actors.desktop.files.read_home import ReadLimits
 from actors.desktop.link import GuestLink
 from actors.desktop.provider import Desktop, DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
-from actors.errors import GuestRefused
-from apis.catalogue import call
 from apis.observation import Frame, Observation, from_guest
 from apis.plans.setup import setup
 from apis.tasks.osworld import Evaluator, Step, Task
@@ -80,29 +78,6 @@ class Guest:
     async def text(self, path: str) -> str | None:
         (seen,) = await self.provider.read_home(self.desktop, [WantedFile(path)], ReadLimits())
         return None if seen.data is None else seen.data.decode()
-
-
-class Office(Guest):
-    """A desktop with an application of the office."""
-
-    owner: ClassVar[str]  # of its functions
-
-    @property
-    def home(self) -> str:
-        return self.desktop.home
-
-    async def run(self, script: str) -> None:
-        """Have a shell carry out a script in HOME, and wait until it has."""
-        done = await self("run", argv=["sh", "-c", script], timeout_ms=20_000)
-        assert done.code == 0, done
-
-    async def tool(self, name: str, **arguments: Any) -> str:
-        """What the function says, a refusal's text included."""
-        made = call(self.owner, name, **arguments)
-        try:
-            return str(await self("tool", owner=made.owner, name=made.name, arguments=made.arguments))
-        except GuestRefused as refused:
-            return f"refused: {refused.text}" if refused.kind == "tool_failed" else f"{refused.kind}: {refused.text}"
 
 
 @asynccontextmanager

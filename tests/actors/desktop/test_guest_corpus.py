@@ -17,7 +17,7 @@ from apis.applications import OFFICE
 from apis.observation import Element
 from apis.plans.action import typed
 from apis.tasksets.steps import CSV_FILTER
-from tests.actors.desktop.offices import Office, booted
+from tests.actors.desktop.offices import Guest, booted
 from tests.actors.desktop.typed_texts import CORPUS, ONE_LINE, SHORT
 
 pytestmark = [pytest.mark.desktop, pytest.mark.asyncio(loop_scope="module")]
@@ -39,10 +39,8 @@ onkeydown = event => {
 </script>"""
 
 
-class Desk(Office):
+class Desk(Guest):
     """One desktop for the whole module."""
-
-    owner = ""
 
     async def type(self, text: str) -> None:
         assert [await self(call.method, **call.args) for call in typed(text)][-1] == "Type Success"
