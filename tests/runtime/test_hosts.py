@@ -20,7 +20,7 @@ from runtime.control import connect_unix, listen_unix
 from runtime.errors import ActorFailed, ConfigError, HostLost, ProtocolError, StoreError
 from runtime.hosts.frames import MAX_FRAME_BYTES, FromMain, Link, PeersLost, StopHost
 from runtime.logs.reader import read_logs
-from runtime.messaging.message import Done, Message, Request
+from runtime.messaging.message import Done, Request
 from runtime.program import TOGETHER_S
 from runtime.segments import SegmentStore, read_blob
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy, run
@@ -236,10 +236,6 @@ class Pool:
 
 
 class Defect(Request[Done]):
-    pass
-
-
-class Ticked(Message):
     pass
 
 

@@ -326,31 +326,6 @@ def test_a_bundled_file_is_extended_from_anywhere(tmp_path: Path) -> None:
     assert found == deploy_files.load("local", ["run.seed=4"])[0]
 
 
-@pytest.mark.parametrize(
-    ("texts", "said"),
-    [
-        ({"a": "extends: a.yaml"}, "extends goes in a circle: a.yaml -> a.yaml"),
-        ({"a": "extends: b.yaml", "b": "extends: a.yaml"}, "extends goes in a circle: a.yaml -> b.yaml -> a.yaml"),
-        (
-            {"a": "extends: b.yaml", "b": "extends: c.yaml", "c": "extends: b.yaml"},
-            "c.yaml: extends goes in a circle: b.yaml -> c.yaml -> b.yaml",
-        ),
-        ({"a": "extends: bass.yaml"}, "a.yaml: extends: bass.yaml: no such deploy file in"),
-        ({"a": "extends: bass.yaml"}, "did you mean base.yaml?"),
-        ({"a": "extends: [b]"}, "a.yaml: extends: expected a deploy file's path or name, got ['b']"),
-        ({"a": "extends: b.yaml", "b": "replay: {group_sise: 3}"}, "b.yaml: unknown key replay.group_sise"),
-        ({"a": "extends: base.yaml\nreplay: {group_sise: 3}"}, "a.yaml: unknown key replay.group_sise"),
-    ],
-)
-def test_what_can_not_be_laid_over_is_refused_in_one_line(folder: Path, texts: dict[str, str], said: str) -> None:
-    for name, text in texts.items():
-        written(folder, f"{name}.yaml", text)
-    with pytest.raises(ConfigError) as caught:
-        deploy_files.load(str(folder / "a.yaml"))
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize("name", ["smoke", "local-sglang", "ablation-entropulse"])
 def test_what_is_printed_runs_alike(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", name, "--print", "--set", "learner.clip_grad=0.5"]) == 0

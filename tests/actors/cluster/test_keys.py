@@ -118,11 +118,6 @@ def test_a_word_is_looked_for_in_names_and_meanings(capsys: pytest.CaptureFixtur
     assert {one["advanced"] for one in rest} == {True}
     assert cli.main(["keys", "model.endpoint.url"]) == 0
     assert "model.endpoint.url (no default)   text\n    Gives" in capsys.readouterr().out
-    for wrong, right in (("lerner.rl.lr", "learner.rl.lr"), ("stalenss", "staleness")):
-        assert cli.main(["keys", wrong]) == 2
-        assert f"did you mean {right}?" in capsys.readouterr().err
-    assert cli.main(["keys", "stale.max"]) == 2
-    assert "--all lists them all" in capsys.readouterr().err
 
 
 def test_the_schema_of_the_bundled_files_is_that_of_the_program(capsys: pytest.CaptureFixture[str]) -> None:

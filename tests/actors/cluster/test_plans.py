@@ -217,26 +217,6 @@ def test_machines_with_too_few_seats_are_refused_by_name() -> None:
     assert [two.of_one_host(index=index).provider.desktops for index in range(2)] == [2, 2]  # type: ignore[union-attr]
 
 
-REFUSED = {
-    "desktops.memo_file": ["desktops.memo=on", "desktops.memo_file=memo.json"],
-    "prompt.format": ["desktops.memo=on", "prompt.format=published"],
-    "tasks.eval": ["desktops.memo=on", "tasks.eval=[{set: files}]"],
-    "desktops.provider": ["desktops.memo=on", "desktops.provider={type: ssh, machines: []}"],
-    "desktops.memo": ["desktops.memo=sometimes"],
-    "demos.count": ["desktops.memo=only"],
-}
-
-
-def test_a_file_that_is_no_memo_is_refused_before_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    file = tmp_path / "mine.parquet"
-    file.write_text("no memo")
-    given = ["--set", "desktops.memo=on", "--set", f"desktops.memo_file={file}"]
-    assert cli.main(["run", "smoke", "--dry-run", "--runs", str(tmp_path), *given]) == 2
-    printed = capsys.readouterr()
-    assert not printed.out
-    assert f"desktops.memo_file: {file}" in printed.err
-
-
 def test_on_is_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("extends: smoke\ndesktops: {memo: on}\n")

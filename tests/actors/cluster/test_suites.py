@@ -58,27 +58,6 @@ def test_a_file_may_choose_families_and_shift_numbers(tmp_path: Path) -> None:
         suite.spread(TaskRange(suite="x", split="train", count=1, untrained=True))
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("trained: [all]\nsplit: {}\n", "unknown key split; did you mean splits?"),
-        ("trained: [all]\nsplits:\n  train: {cuont: 3}\n", "unknown key splits.train.cuont; did you mean"),
-        ("trained: [all]\nsplits:\n  trian: {count: 3}\n", "splits.trian: no such split; did you mean train?"),
-        ("trained: [all]\nsplits:\n  train: {count: 0}\n", "splits.train: it begins at 0 or later"),
-        ("trained: [all]\nsplits:\n  train: {count: 9, first: 999992}\n", "splits.train.count: a family has 1000000"),
-        ("trained: [text_editr]\nsplits: {}\n", "trained.0: there is no family text_editr; did you mean text_editor?"),
-        ("untrained: [text_editor]\nsplits: {}\n", "untrained.0: text_editor is trained on: list it below trained"),
-        ("splits: {}\n", "it names no families"),
-    ],
-)
-def test_a_wrong_file_is_refused_in_one_line(text: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
-        suites.load(written(tmp_path, text))
-    assert said in str(caught.value)
-    assert "mine.yaml" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 def test_what_is_held_out_or_never_trained_on_is_kept_out_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
     import dataclasses
 

@@ -136,13 +136,6 @@ def test_a_task_file_that_changed_names_itself(tmp_path: Path, capsys: pytest.Ca
     assert "task set osworld: libreoffice_calc/t1 has changed since it was locked" in capsys.readouterr().err
 
 
-def test_a_folder_that_is_not_there_and_a_set_that_is_not_here(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["tasks", "fetch", "osworld", "--from", "nowhere"]) == 2
-    assert "--from nowhere: there is no such folder" in capsys.readouterr().err
-    assert cli.main(["tasks", "fetch", "osworld"]) == 2
-    assert "name a folder with its task files by --from" in capsys.readouterr().err
-
-
 class Mirror(BaseHTTPRequestHandler):
     """Serves one file; the first answer breaks off in the middle."""
 
@@ -225,8 +218,6 @@ def test_what_a_task_file_names_is_asked_for_over_http_alone(
     assert cli.main(["tasks", "fetch", str(tmp_path / "t.json")]) in (1, 2)
     assert "Traceback" not in capsys.readouterr().err
     assert not list((tmp_path / "store").rglob("sha256/*/*"))
-    assert cli.main(["tasks", "fetch", "osworld", "--from", "file:///x"]) == 2
-    assert "an address begins with http" in capsys.readouterr().err
 
 
 def test_what_was_cut_short_on_disk_is_fetched_again(tmp_path: Path) -> None:
