@@ -213,8 +213,7 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
     attention: Annotated[
         Literal["sdpa", "flex"],
         tuning(
-            "Computes attention by one call for each response (sdpa), or for a whole packed sequence (flex), which"
-            " compiles a kernel and needs a GPU."
+            "Computes attention by a call for each response (sdpa), or one for a packed sequence (flex), on a GPU alone."
         ),
     ] = "sdpa"
     device_gib: Annotated[

@@ -116,6 +116,8 @@ WITHOUT = {
     "actors/learner/rank.py:Peers._all": "the own part and each ask inside are bounded",
     "actors/learner/rank.py:RankActor._all": "the own part is bounded: rank 0 ends the ranks that come apart",
     "actors/sampler/health.py:Gate.closed": "the load inside is bounded",
+    "actors/cluster/build/command.py:attempt.work": "each call inside is bounded",
+    "actors/cluster/build/trials.py:BuildDesk._snippet": "each call inside is bounded",
     "actors/learner/folders.py:Exports.take": "each export inside is bounded",
     "actors/learner/folders.py:Exports.written": "each export inside is bounded",
     "actors/learner/folders.py:Exports.on_disk": "each export inside is bounded",

@@ -34,6 +34,7 @@ BOUNDED_ELSEWHERE = {
     "runtime/messaging/message.py": "one entry per message class",
     "apis/apps/check/case.py": "one table of the cases there are",
     "apis/tasks/families/__init__.py": "one file of wordings",
+    "policy/megatron/flex.py": "one function of no argument",
     "policy/engine/worker.py": "one call per HTTP request, and the server bounds those",
     "policy/engine/scheduler.py": "the engine refuses requests beyond its limit",
     "actors/desktop/providers/ssh.py": "one archive per process",
