@@ -27,6 +27,7 @@ from guest.screen.screenlink import ScreenLink
 from guest.screen.settle import Work, settle
 from guest.screen.terminal import SILENT_CLASSES
 from guest.screen.windows import Pixels, Windows
+from guest.session.clipboard import Clipboard
 from guest.session.session import enter
 from guest.tools import Tools
 
@@ -88,7 +89,8 @@ class Agent:
         self._keyboard = Keyboard(self._link, self._rest, self._added)
         self._windows = Windows(self._link)
         self._pixels = Pixels(self._link)
-        self._work = Work()
+        self._clipboard = Clipboard()
+        self._work = Work(self._clipboard.busy)
         self._tools = Tools()
         self._tree: Any = None
         self._terminals: Any = None
@@ -142,6 +144,7 @@ class Agent:
         self._link.wait_manager(MANAGER_S)
         self._accessibility().ready()
         self._tools.prepare()
+        self._clipboard.start()
         return True
 
     def click(self, x: int, y: int, button: int = 1, n: int = 1) -> None:

@@ -1,7 +1,7 @@
 """When a desktop has come to rest after an action.
 
 Invariant: the wait is bounded by the caller's deadline. For `quiet_ms` no pixel changed, no other program used or
-waited for the processor, and the X server did not wait for it.
+waited for the processor, the X server did not wait for it, and no program waited for the agent's copy of the clipboard.
 No toolkit is known to wait for a timer. A program that starts, or computes before it draws, changes no pixel for a
 while, so use of the processor counts, too.
 """
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from guest.screen.screenlink import ScreenLink
 
 _OURS = {b"", b"sshd", b"bwrap"}
@@ -33,9 +35,10 @@ def _clock(pid: int) -> int:
 
 
 class Work:
-    """How much processor time the desktop's programs have used."""
+    """How much processor time the desktop's programs have used. `serving`: whether one waits for the agent itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, serving: Callable[[], bool] = bool) -> None:
+        self._serving = serving
         self._skip = {os.getpid()}
         self._names: dict[int, bytes] = {}
 
@@ -64,7 +67,7 @@ class Work:
         return used
 
     def running(self) -> bool:
-        """Whether a thread of a program runs or waits for the processor or the disk now."""
+        """Whether a thread of a program runs or waits for the processor, the disk or the agent now."""
         for pid, _ in self._programs():
             try:
                 main = _stat(f"/proc/{pid}")
@@ -76,7 +79,7 @@ class Work:
                             return True
             except (OSError, IndexError):  # it ended meanwhile
                 self._names.pop(pid, None)
-        return False
+        return self._serving()
 
 
 LOOK_S = 0.01
