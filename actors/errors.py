@@ -26,7 +26,7 @@ class EngineGone(SamplerError):
 class DesktopFault(ComputerRLError):
     """Infrastructure under a desktop failed: seen from the host, never an outcome of the policy.
 
-    `culprit` is what quarantine counts it against: "host", "task", "sampler" or "verifier".
+    `culprit` is what quarantine counts it against: "seat", "host", "image", "task", "sampler" or "verifier".
     """
 
     def __init__(self, cause: str, detail: str, culprit: str) -> None:
@@ -42,7 +42,7 @@ class LeaseLost(DesktopFault):
     """
 
     def __init__(self, detail: str) -> None:
-        super().__init__("lease_expired", detail, "host")
+        super().__init__("lease_expired", detail, "seat")
 
 
 class LedgerError(ComputerRLError):

@@ -19,7 +19,7 @@ import msgspec
 from actors.desktop import demonstrators
 from actors.desktop import memo as memos
 from actors.desktop.answers import POLICY, Answerer, EndpointAnswers, SampledAnswers
-from actors.desktop.config import DesktopsConfig, EndpointConfig, OracleMember, SeatConfig, key_of
+from actors.desktop.config import DesktopsConfig, EndpointConfig, Member, SeatConfig, key_of
 from actors.desktop.endpoint import Endpoint
 from actors.desktop.episode import PREFIX_DIFFERS, Episode, PlayedEpisode, Stage, StageClock
 from actors.desktop.memo import Memo
@@ -48,6 +48,7 @@ from runtime.errors import ComputerRLError, PayloadLost, StoreError
 from runtime.logs.events import declare
 from runtime.messaging.message import Done, Request
 from runtime.messaging.refs import TRANSIENT
+from runtime.supervision import Quarantine
 from runtime.waits import waiting
 
 # t0 and t1 are seconds of the run's clock: the span of the episode, for seeing what overlaps it.
@@ -60,14 +61,17 @@ EPISODE_ENDED = declare(
 SEAT_TIME = declare("seat_time", "info", t0=float, t1=float, waited_for=str, seconds=dict[str, float])
 EPISODE_FAULTED = declare("episode_faulted", "warning", task=str, cause=str, detail=str, token=int)
 LEDGER_SILENT = declare("ledger_silent", "warning", what=str, cause=str)
+SEAT_QUARANTINED = declare("seat_rests", "warning", cause=str, faults=int)
+SEAT_LET_BACK = declare("seat_let_back", "info", faults=int)
 
 RESERVE_WAIT_S = 20.0
 RESERVE_MARGIN_S = 10.0  # for the ledger to say that there is no work
 REPORT_TIMEOUT_S = 60.0  # one try
 REPORT_GIVE_UP_S = 300.0  # all tries: longer than a slow disk or a restart takes
 LEDGER_BACK_S = 1.0  # pause after the ledger did not answer; it is restarted by its supervisor meanwhile
-POOL_WAIT_S = 30.0  # for a host to be let back, before it is looked at again
+POOL_WAIT_S = 30.0  # for a host or image to be let back, before it is looked at again
 DRAIN_SLOW_S = 3600.0  # its wait has a limit of its own
+EPISODE, PROBE = 0, 1  # what a seat is used for, as its quarantine counts it
 
 
 class DesktopSeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,7 +83,7 @@ class DesktopSeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     samplers: list[str]  # names of sampler actors
     fit_seats: int = 0  # lower the limits to what this machine has room for, with so many seats; 0: they fit already
     noise: float = 0.0  # how often a demonstrator takes a harmless wrong step
-    demonstrators: list[OracleMember] = []  # [] has the tasks' oracles alone
+    demonstrators: list[Member] = []  # [] has the tasks' oracles alone
     endpoint: EndpointConfig | None = None  # answers evaluations in place of the samplers
     replay: str = "replay"
 
@@ -111,19 +115,16 @@ class DesktopController(Actor):
             self._pool.fit(self.config.desktops, self.config.fit_seats)
         self._memo = None if self.config.seat.memo == "off" else await self.ctx.shared("memo", self._make_memo)
         self._recorder = await self.ctx.shared("segments", self._make_recorder)
-        self._demonstrators = demonstrators.DemonstratorPool(
-            self.config.demonstrators,
-            self.config.seat.format,
-            space=self.config.seat.action_space,
-            sight=self.config.seat.sight,
-        )
+        self._demonstrators = await self.ctx.shared("demonstrators", self._make_demonstrators)
         self._endpoint: Endpoint | None = None
         if self.config.endpoint is not None:
             self._endpoint = await self.ctx.shared("endpoint", self._make_endpoint)
         self._clock = StageClock(self.ctx.clock.now())  # a seat's time begins when its host has desktops
+        self._quarantine = Quarantine()
         self._work: Reservation | None = None
         self._booted: BootedDesktop | None = None  # that the episode got
         self._episode: Episode | None = None
+        self._faults = 0
         self._silent_since: float | None = None  # since when the ledger has not answered
         self._draining = False
         self._owes_nothing = asyncio.Event()  # unset from a request for work until it was answered and reported
@@ -153,6 +154,14 @@ class DesktopController(Actor):
     async def _make_tokenizer(self) -> Tokenizer:
         return await asyncio.to_thread(Tokenizer.load, self.config.model)  # seconds, for a large vocabulary
 
+    async def _make_demonstrators(self) -> demonstrators.DemonstratorPool:
+        return demonstrators.DemonstratorPool(
+            self.config.demonstrators,
+            self.config.seat.format,
+            space=self.config.seat.action_space,
+            sight=self.config.seat.sight,
+        )
+
     async def _make_endpoint(self) -> Endpoint:
         assert self.config.endpoint is not None
         return Endpoint(self.config.endpoint, key_of(self.config.endpoint, os.environ))
@@ -173,8 +182,9 @@ class DesktopController(Actor):
         if not hasattr(self, "_life"):
             return "starting"
         if self._work is None:
-            quarantined = self._pool is not None and self._pool.quarantined
-            return f"{self._clock.stage}{' (host quarantined)' * quarantined}"
+            pool = self._pool.quarantined if self._pool else ()
+            quarantined = " and ".join((*pool, *(["seat"] * self._quarantine.quarantined)))
+            return f"{self._clock.stage} ({quarantined} quarantined)" if quarantined else str(self._clock.stage)
         step = self._episode.step if self._episode else 0
         return f"{self._clock.stage} step {step} of {self._work.task} ({self._work.lane})"
 
@@ -190,6 +200,8 @@ class DesktopController(Actor):
     async def _live(self) -> None:
         number = 1
         while True:
+            if self._quarantine.quarantined:
+                await self._wait_out_quarantine()
             if self._pool and self._pool.quarantined:
                 await self._wait_for_pool(self._pool)
             if self._recorder.gate.shut:
@@ -221,7 +233,7 @@ class DesktopController(Actor):
 
     async def _serve(self, work: Reservation) -> None:
         self._work = work
-        trace = work.trace
+        trace, policy = work.trace, self.config.seat.quarantine
         start, busy = self.ctx.clock.now(), self._clock.busy_s(self.ctx.clock.now())
         self._enter(Stage.LEASING)
         try:
@@ -233,6 +245,7 @@ class DesktopController(Actor):
             self._enter(Stage.REPORTING)
             cause = Fault(cause=fault.cause, detail=fault.detail[:400], culprit=fault.culprit)
             if fault.cause != DEFERRED:  # nothing broke, and the ledger says so
+                self._faults += 1
                 self.ctx.log.emit(
                     EPISODE_FAULTED, trace=trace, task=work.task, cause=cause.cause, detail=cause.detail,
                     token=work.token,
@@ -240,7 +253,12 @@ class DesktopController(Actor):
             await self._report(Release(token=work.token, seat=self.ctx.name, fault=cause), trace)
             if self._pool and self._booted is not None:  # what kept a desktop from being had the pool counts itself
                 self._pool.faulted(fault)
+            own = fault.culprit in ("seat", "host")
+            self._quarantine = self._quarantine.faulted(EPISODE, policy, self.ctx.clock.now(), own=own)
+            if self._quarantine.quarantined:
+                self.ctx.log.emit(SEAT_QUARANTINED, cause=fault.cause, faults=self._faults)
         else:
+            self._quarantine = self._quarantine.ended(EPISODE, policy)
             if self._pool and self._booted is not None:
                 self._pool.succeeded()
             now = self.ctx.clock.now()
@@ -271,7 +289,7 @@ class DesktopController(Actor):
             came = self._clock.stage
             if came is not Stage.LEASING:
                 self._enter(Stage.LEASING)
-            booted = self._booted = await self._acquire()
+            booted = self._booted = await self._acquire(self.ctx.name)
             if came is not Stage.LEASING:
                 self._enter(Stage.SETUP)
             return DesktopScene(work, LeasedDesktop(booted), seat)
@@ -310,11 +328,11 @@ class DesktopController(Actor):
             steps.append(msgspec.msgpack.decode(stored, type=StepPayload))
         return steps
 
-    async def _acquire(self) -> BootedDesktop:
+    async def _acquire(self, holder: str) -> BootedDesktop:
         if self._pool is None:
             detail = "desktops.memo is only, and the memo does not know what comes next"
             raise DesktopFault(NOT_REMEMBERED, detail, "memo")
-        return await self._pool.acquire(self.config.seat.lease_timeout_s, holder=self.ctx.name)
+        return await self._pool.acquire(self.config.seat.lease_timeout_s, holder=holder)
 
     def _answerer(self, work: Reservation, trace: str) -> Answerer:
         if work.lane is Lane.DEMO and work.member != POLICY:
@@ -363,3 +381,20 @@ class DesktopController(Actor):
         with self._resting():
             while not await pool.well(timeout_s=POOL_WAIT_S):
                 continue
+
+    async def _wait_out_quarantine(self) -> None:
+        """Wait out a quarantine: only a desktop that boots and answers ends it."""
+        policy = self.config.seat.quarantine
+        with self._resting():
+            while self._quarantine.quarantined:
+                await asyncio.sleep(self._quarantine.probe_at - self.ctx.clock.now())
+                probing = self._quarantine.began(PROBE)
+                try:
+                    booted = await self._acquire(f"{self.ctx.name} probe")
+                except DesktopFault:
+                    self._quarantine = probing.faulted(PROBE, policy, self.ctx.clock.now())
+                else:
+                    if self._pool:
+                        self._pool.retire(booted)
+                    self._quarantine = probing.ended(PROBE, policy)
+        self.ctx.log.emit(SEAT_LET_BACK, faults=self._faults)

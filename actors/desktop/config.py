@@ -28,6 +28,9 @@ MEMORY_LEAST_MIB = 128
 MEMORY_MOST_MIB = 1 << 20
 DISK_LEAST_MIB = 32  # 0 would mean no limit to the kernel
 PROCESSES_LEAST = 50  # threads count
+# Of those measured Chromium has most, 184 with a handful of pages.
+OPEN_FILES_LEAST = 256
+TERMINALS_LEAST = 4
 # Of a process with seats: an arena of memory for each thread that encodes prompts would keep what they free.
 SEATS_ENV = {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
 SCREEN_LEAST, SCREEN_MOST = (224, 224), 4096  # pixels
@@ -65,6 +68,8 @@ class SandboxConfig(Section, frozen=True, kw_only=True, tag="sandbox"):
     max_processes: Annotated[
         int, tuning("Limits the processes and threads of one desktop at the same time.", ge=PROCESSES_LEAST)
     ] = 600
+    open_files: Annotated[int, tuning("Limits the open files of one process of a desktop.", ge=OPEN_FILES_LEAST)] = 512
+    terminals: Annotated[int, tuning("Limits the terminals of one desktop at the same time.", ge=TERMINALS_LEAST)] = 64
 
     @property
     def folder(self) -> str:
@@ -220,7 +225,7 @@ class PoolConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     first_backoff_s: float = 0.5
     longest_backoff_s: float = 30.0
     lease_s: float = 900.0  # a desktop that was not given back by then is taken back
-    quarantine: QuarantinePolicy = QuarantinePolicy()  # of this host
+    quarantine: QuarantinePolicy = QuarantinePolicy()  # of this host and of its image
 
 
 def screen_of(text: str) -> tuple[int, int]:
@@ -323,6 +328,7 @@ class SeatConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     setup_timeout_s: float = 30.0
     verify_timeout_s: float = 30.0
     generate_timeout_s: float = 60.0
+    quarantine: QuarantinePolicy = QuarantinePolicy()
 
     def slower(self, times: float) -> SeatConfig:
         """The same, with so many times the time for what a desktop does."""
@@ -409,7 +415,27 @@ class OracleMember(Section, frozen=True, kw_only=True, tag="oracle"):
     haste: Annotated[float, tuning("Sets the share of steps before which it claims to be done.", ge=0, lt=1)] = 0.0
 
 
-def refuse_bad_pool(pool: Sequence[OracleMember]) -> None:
+class EndpointMember(EndpointConfig, frozen=True, kw_only=True, tag="endpoint"):
+    """A model behind a server that speaks the OpenAI chat completions protocol."""
+
+    AT: ClassVar[str] = "demos.demonstrators"
+
+    name: Annotated[str, tuning("Names the demonstrator in logs and strata.")]
+    temperature: Annotated[float, tuning("Sets the temperature of its answers.", ge=0)] = 1.0
+    max_tokens: Annotated[int, tuning("Limits one answer, in tokens.", ge=1)] = 1024
+    format: Annotated[Form, tuning("Chooses the format of its prompts. Its answers are put into prompt.format.")] = (
+        "published"
+    )
+
+    @property
+    def at(self) -> str:
+        return f"{self.AT}: {self.name}"
+
+
+Member = OracleMember | EndpointMember
+
+
+def refuse_bad_pool(pool: Sequence[Member]) -> None:
     """Raise ConfigError for a name that comes twice or that the ledger uses itself."""
     seen: set[str] = set()
     for member in pool:

@@ -12,25 +12,38 @@ import msgspec
 
 from actors.errors import AgentBrokeDesktop, DesktopFault
 
-HOST = "host"  # what quarantine counts a lost desktop against: each is new, and what they share is their host
+
+class Culprit(StrEnum):
+    """What quarantine counts a fault against."""
+
+    SEAT = "seat"
+    HOST = "host"
+    IMAGE = "image"
 
 
 class FaultCause(StrEnum):
-    """Why no desktop could be leased or one was lost, by a cause that the host has seen."""
+    """Why no desktop could be leased or one was lost, by a cause that the host has seen; and the fault's culprit."""
 
-    SANDBOX_REFUSED = "sandbox_refused"  # the kernel or a missing program did not let it start
-    BOOT_TIMEOUT = "boot_timeout"
-    BOOT_FAILED = "boot_failed"  # it started and ended, or what answered was no desktop
-    CONNECTION_LOST = "connection_lost"  # of one that had answered and that no policy has acted on
-    AGENT_SILENT = "agent_silent"  # likewise: a call passed its deadline
-    NO_SPARE = "no_spare"  # the pool had none before the caller's deadline
-    SANDBOX_KILLED = "sandbox_killed"  # a signal from outside the sandbox
-    HOST_MEMORY = "host_memory"
-    HOST_STALLED = "host_stalled"  # this process itself did not get to run
-    MACHINE_UNREACHABLE = "machine_unreachable"  # a machine of its own, reached by SSH
-    OUTSIDE_VIEW = "outside_view"  # the host could not look into HOME
-    STILL_RUNNING = "still_running"  # its programs went on after they were stopped
-    LEASE_EXPIRED = "lease_expired"  # the pool took the desktop back; raised as LeaseLost
+    culprit: Culprit
+
+    def __new__(cls, cause: str, culprit: Culprit) -> FaultCause:
+        made = str.__new__(cls, cause)
+        made._value_, made.culprit = cause, culprit
+        return made
+
+    SANDBOX_REFUSED = "sandbox_refused", Culprit.HOST  # the kernel or a missing program did not let it start
+    BOOT_TIMEOUT = "boot_timeout", Culprit.HOST
+    BOOT_FAILED = "boot_failed", Culprit.IMAGE  # it started and ended, or what answered was no desktop
+    CONNECTION_LOST = "connection_lost", Culprit.SEAT  # of one that had answered and that no policy has acted on
+    AGENT_SILENT = "agent_silent", Culprit.SEAT  # likewise: a call passed its deadline
+    NO_SPARE = "no_spare", Culprit.HOST  # the pool had none before the caller's deadline
+    SANDBOX_KILLED = "sandbox_killed", Culprit.SEAT  # a signal from outside the sandbox
+    HOST_MEMORY = "host_memory", Culprit.HOST
+    HOST_STALLED = "host_stalled", Culprit.HOST  # this process itself did not get to run
+    MACHINE_UNREACHABLE = "machine_unreachable", Culprit.HOST  # a machine of its own, reached by SSH
+    OUTSIDE_VIEW = "outside_view", Culprit.SEAT  # the host could not look into HOME
+    STILL_RUNNING = "still_running", Culprit.SEAT  # its programs went on after they were stopped
+    LEASE_EXPIRED = "lease_expired", Culprit.SEAT  # the pool took the desktop back; raised as LeaseLost
 
 
 class BrokenBy(StrEnum):
@@ -114,7 +127,7 @@ def cause_of(seen: Evidence) -> FaultCause | BrokenBy:
 
 def fault(cause: FaultCause, detail: str) -> DesktopFault:
     """The error for a cause that is known."""
-    return DesktopFault(cause, detail, HOST)
+    return DesktopFault(cause, detail, cause.culprit)
 
 
 def error_for(seen: Evidence) -> DesktopFault | AgentBrokeDesktop:

@@ -45,12 +45,15 @@ class DesktopSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     memory_bytes: int = 1500 << 20
     disk_bytes: int = 512 << 20
     processes: int = 600
+    open_files: int = 512  # descriptors of one process
+    terminals: int = 64
 
     @classmethod
     def of(cls, config: SandboxConfig, screen: ScreenConfig) -> DesktopSpec:
         return cls(
             width=screen.width, height=screen.height, home_template=screen.home_template,
             memory_bytes=config.memory_mib << 20, disk_bytes=config.disk_mib << 20, processes=config.max_processes,
+            open_files=config.open_files, terminals=config.terminals,
         )  # fmt: skip
 
 

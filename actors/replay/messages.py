@@ -112,7 +112,7 @@ class Fault(Value):
 
     cause: str  # a `FaultCause` of actors/desktop, or another part's: "sampler_unavailable", "not_judged"
     detail: str
-    culprit: str  # "seat", "host", "task", "sampler", "verifier" or "disk": what quarantine counts it against
+    culprit: str  # "seat", "host", "image", "task", "sampler", "verifier" or "disk": what quarantine counts it against
 
 
 DISK_REFUSES = "disk_refuses"  # cause of a release: what was played could not be stored

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
-from apis.documents.xlsx import zipped
+from apis.documents.zip import zipped
 
 MIME = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 _HEAD = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 from xml.sax.saxutils import escape
 
-from apis.documents.xlsx import zipped
+from apis.documents.zip import zipped
 
 MIME = "application/vnd.oasis.opendocument.presentation"
 WIDTH_CM, HEIGHT_CM = 28.0, 15.75

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
+from apis.documents.zip import zipped
 from apis.guest.addresses import address
 
 
@@ -96,17 +95,3 @@ def _cell(name: str, value: Value) -> str:
     if isinstance(value, str):
         return f'<c r="{name}" t="inlineStr"><is><t xml:space="preserve">{escape(value)}</t></is></c>'
     return f'<c r="{name}"><v>{value}</v></c>'
-
-
-_DATE = (2020, 1, 1, 0, 0, 0)  # zip has no earlier century to choose from, and no clock may show
-
-
-def zipped(parts: Mapping[str, str] | Mapping[str, bytes]) -> bytes:
-    """An archive of these parts by their paths, in this order."""
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        for name, text in parts.items():
-            entry = zipfile.ZipInfo(name, _DATE)
-            entry.create_system = 3  # else it depends on the machine
-            archive.writestr(entry, text)
-    return file.getvalue()

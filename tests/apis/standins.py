@@ -31,7 +31,7 @@ from PIL import Image
 
 from actors.cluster import output
 from actors.cluster.config import tasksets
-from apis.documents.xlsx import zipped
+from apis.documents.zip import zipped
 from apis.guest import addresses
 from apis.tasks import registry as tasks
 from apis.tasks.families.vlc import sound

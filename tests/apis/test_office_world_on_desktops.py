@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actors.desktop.faults import HOST
+from actors.desktop.faults import Culprit
 from actors.desktop.player import Play
 from actors.desktop.pool.pool import DesktopPool
 from apis.tasks import osworld
@@ -68,7 +68,7 @@ async def test_right_ends_near_misses_and_starts_are_judged_as_known(
             return await told(pool, task_id, CLAIM)
 
     plays = await asyncio.gather(*map(played, ids))
-    assert not [fault for play in plays for fault in play.faults if fault.culprit != HOST]
+    assert not [fault for play in plays for fault in play.faults if fault.culprit is not Culprit.HOST]
     assert {id_: play.success for id_, play in zip(ids, plays, strict=True)} == dict(zip(ids, known, strict=True)), [
         play.detail for play in plays
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -26,6 +27,7 @@ from runtime.errors import ConfigError
 
 READER_UID = 19_999  # who reads what came from a desktop: a user that owns nothing here
 PROGRAM = Path("/usr/lib/libreoffice/program/soffice.bin")
+VERSION = "soffice --version"
 _INSIDE = Path(__file__).with_name("office_inside.py")
 _FLAT = {"docx": "fodt", "xlsx": "fods", "odp": "fodp"}
 _FORMS = {"docx": "1234", "xlsx": "1234", "odp": "123"}  # of what is wanted, as `office_inside` makes them
@@ -54,6 +56,14 @@ class Pair:
 def may_be(data: bytes) -> bool:
     """Whether a file begins as LibreOffice's archives do, with a name in UTF-8; others need not be opened."""
     return data[:4] == b"PK\x03\x04" and bool(data[7:8]) and bool(data[7] & 8)
+
+
+def release(output: str = "") -> str:
+    """Major and minor number in what `VERSION` writes, here or as `said` on another machine; "" for neither."""
+    output = (
+        output or subprocess.run(VERSION.split(), capture_output=True, text=True, timeout=WALL_S, check=False).stdout
+    )
+    return "".join(re.findall(r"^LibreOffice (\d+\.\d+)", output))
 
 
 async def read(pairs: Sequence[Pair]) -> list[bytes | str]:

@@ -1,4 +1,4 @@
-"""The life of each desktop of a pool: its states, its boot and removal, and the quarantine of its host.
+"""The life of each desktop of a pool: its states, its boot and removal, and the quarantine of its host and image.
 
 Invariant: a desktop has at most one holder in its life. Only the newest lease's holder may use it, and only until its
 deadline. A frozen desktop never acts again. A desktop that did not come up leaves nothing behind, and a removal that
@@ -22,10 +22,11 @@ import asyncio
 import time
 from collections.abc import Callable
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
-from actors.desktop.faults import HOST, DesktopHealth, error_for
+from actors.desktop.faults import Culprit, DesktopHealth, error_for
 from actors.desktop.link import GuestLink, LinkDown, evidence_of
 from actors.desktop.provider import Desktop, DesktopSpec, Provider
 from actors.errors import DesktopFault, GuestRefused, LeaseLost
@@ -35,7 +36,7 @@ from runtime.logs.events import declare
 from runtime.supervision import Quarantine, QuarantinePolicy
 
 # Desktops have these limits from the next boot on, by what their machine has room for.
-LIMITS_FITTED = declare("limits_fitted", "info", memory_mib=int, processes=int)
+LIMITS_FITTED = declare("limits_fitted", "info", memory_mib=int, processes=int, open_files=int, terminals=int)
 # Even the least limits don't fit beside what has come since: the limits stay as they are.
 LIMITS_KEPT = declare("limits_kept", "warning", cause=str)
 DESKTOP_BOOTED = declare("desktop_booted", "info", desktop=str, boot_s=float, warnings=list[str])
@@ -47,6 +48,8 @@ DESKTOP_GONE = declare("desktop_gone", "info", desktop=str, holder=str, cpu_s=fl
 LEASE_EXPIRED = declare("lease_expired", "warning", desktop=str, lease=int, holder=str, state=str, held_s=float)
 HOST_QUARANTINED = declare("host_rests", "warning", cause=str, detail=str, faults=int)
 HOST_LET_BACK = declare("host_let_back", "info", desktop=str, rested_s=float)
+IMAGE_QUARANTINED = declare("image_rests", "warning", image=str, cause=str, detail=str, faults=int)
+IMAGE_LET_BACK = declare("image_let_back", "info", image=str, desktop=str, rested_s=float)
 
 
 class DesktopState(StrEnum):
@@ -178,52 +181,64 @@ _USE, _PROBE = 0, 1
 
 
 class PoolHealth:
-    """Whether a pool's host gives desktops.
+    """Whether a pool's host and its image give desktops. `image` is the image's name in the log.
 
     A quarantine begins after so many faults in a row and ends only with a desktop that boots and answers. An episode
     that ends well does not end one: it began before and says nothing of new desktops. A boot does not shorten the
     streak: a host may boot desktops and then lose each of them.
     """
 
-    def __init__(self, policy: QuarantinePolicy, log: Log) -> None:
+    def __init__(self, policy: QuarantinePolicy, image: str, log: Log) -> None:
         self._policy = policy
         self._log = log
-        self._kept, self._since = Quarantine(), 0.0
+        self._image = image
+        self._kept = {str(culprit): Quarantine() for culprit in (Culprit.HOST, Culprit.IMAGE)}
+        self._since: dict[str, float] = {}  # "host", "image"
         self._well = asyncio.Event()
         self._well.set()
 
     @property
-    def quarantined(self) -> bool:
-        return self._kept.quarantined
+    def quarantined(self) -> tuple[str, ...]:
+        return tuple(culprit for culprit, kept in self._kept.items() if kept.quarantined)
 
     def probe_delay_s(self) -> float:
-        """Seconds to wait before the next probe; 0 outside of a quarantine."""
-        return self._kept.probe_delay_s(self._policy) if self.quarantined else 0.0
+        """Seconds to wait before the next probe; 0 when nothing is quarantined."""
+        waits = (kept.probe_delay_s(self._policy) for kept in self._kept.values() if kept.quarantined)
+        return max(waits, default=0.0)
 
     def faulted(self, error: DesktopFault) -> None:
-        """Count a fault whose culprit is the host."""
-        if error.culprit != HOST:
+        """Count a fault against its culprit, where that is the host or its image."""
+        before = self._kept.get(error.culprit)
+        if before is None:
             return
-        before, now = self._kept, time.monotonic()
-        use = _PROBE if before.quarantined else _USE
-        after = self._kept = before.began(use).faulted(use, self._policy, now)
-        if after.quarantined and not before.quarantined:
-            self._since = now
-            self._well.clear()
-            self._log.emit(HOST_QUARANTINED, cause=error.cause, detail=error.detail[:400], faults=after.streak)
+        use, now = _PROBE if before.quarantined else _USE, time.monotonic()
+        after = self._kept[error.culprit] = before.began(use).faulted(use, self._policy, now)
+        if before.quarantined or not after.quarantined:
+            return
+        self._since[error.culprit] = now
+        self._well.clear()
+        about: dict[str, Any] = {"cause": error.cause, "detail": error.detail[:400], "faults": after.streak}
+        if error.culprit is Culprit.HOST:
+            self._log.emit(HOST_QUARANTINED, **about)
+        else:
+            self._log.emit(IMAGE_QUARANTINED, image=self._image, **about)
 
     def booted(self, desktop: str) -> None:
-        """A desktop boots and answers, so the quarantine is over."""
-        if self.quarantined:
-            self._kept = self._kept.began(_PROBE).ended(_PROBE, self._policy)
-            self._log.emit(HOST_LET_BACK, desktop=desktop, rested_s=time.monotonic() - self._since)
+        """A desktop boots and answers, so nothing stays quarantined."""
+        for culprit in self.quarantined:
+            self._kept[culprit] = self._kept[culprit].began(_PROBE).ended(_PROBE, self._policy)
+            about: dict[str, Any] = {"desktop": desktop, "rested_s": time.monotonic() - self._since.pop(culprit)}
+            if culprit == Culprit.HOST:
+                self._log.emit(HOST_LET_BACK, **about)
+            else:
+                self._log.emit(IMAGE_LET_BACK, image=self._image, **about)
         self._well.set()
 
     def succeeded(self) -> None:
-        self._kept = self._kept.ended(_USE, self._policy)
+        self._kept = {culprit: kept.ended(_USE, self._policy) for culprit, kept in self._kept.items()}
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait until the host is not quarantined. False when it still is after `timeout_s`."""
+        """Wait until neither the host nor its image is quarantined. False when one still is after `timeout_s`."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._well.wait()

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from actors.desktop.config import SeatConfig
-from actors.desktop.faults import HOST, BrokenBy, FaultCause, LinkState, error_for
+from actors.desktop.faults import BrokenBy, FaultCause, LinkState, error_for
 from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal, as_wanted, read_home
 from actors.desktop.link import LinkDown, evidence_of, is_jpeg, png_of
 from actors.desktop.pool.desktops import BootedDesktop
@@ -269,7 +269,7 @@ class DesktopControl:
         """The policy has broken the desktop once it has acted."""
         if self._desktop.acted:
             return AgentBrokeDesktop("not_observed", str(error))
-        return DesktopFault("not_observed", str(error), HOST)
+        return DesktopFault("not_observed", str(error), "seat")
 
     def parse(self, text: str, observation: Observation) -> Action | RefusedAnswer:
         return parsed(text, observation, self._config)

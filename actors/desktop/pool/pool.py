@@ -2,7 +2,7 @@
 
 Invariant: a desktop is handed out at most once, after it has just answered. Every booted desktop is destroyed, by
 `retire`, by the end of its lease or by `close`. Boots happen in the background, so a lease costs no boot while spares
-keep up. While the host is quarantined, one boot at a time probes whether desktops can be had again.
+keep up. While the host or its image is quarantined, one boot at a time probes whether desktops can be had again.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class DesktopPool:
         self._plan = PoolPlan(config)
         self.lives = Lives()
         self._desktops = ProvidedDesktops(provider, spec, self.lives, self._log, self._remove_later)
-        self._health = PoolHealth(config.quarantine, self._log)
+        self._health = PoolHealth(config.quarantine, spec.home_template or "the program's own", self._log)
         self._ends: dict[str, asyncio.TimerHandle] = {}  # of leases, by desktop
         self._spares: list[BootedDesktop] = []  # the plan bounds them
         self._waiting: list[asyncio.Future[BootedDesktop]] = []  # one per caller
@@ -194,7 +194,10 @@ class DesktopPool:
         """
         spec = desktop_of(config, fit_seats)
         if spec != self._desktops.spec:
-            self._log.emit(desktops.LIMITS_FITTED, memory_mib=spec.memory_bytes >> 20, processes=spec.processes)
+            self._log.emit(
+                desktops.LIMITS_FITTED, memory_mib=spec.memory_bytes >> 20, processes=spec.processes,
+                open_files=spec.open_files, terminals=spec.terminals,
+            )  # fmt: skip
         self._desktops.spec, self._fitted, self._unfit = spec, (config, fit_seats), ""
 
     async def acquire(self, timeout_s: float, holder: str = "") -> BootedDesktop:
@@ -227,11 +230,11 @@ class DesktopPool:
             self._spawn(self._desktops.throw_away(booted.desktop, booted.link, holder), "retire")
 
     @property
-    def quarantined(self) -> bool:
+    def quarantined(self) -> tuple[str, ...]:
         return self._health.quarantined
 
     async def well(self, timeout_s: float) -> bool:
-        """Wait until the host is not quarantined; False when it still is after `timeout_s`.
+        """Wait until neither the host nor its image is quarantined; False when one still is after `timeout_s`.
 
         Raises the defect that stopped the pool.
         """
@@ -241,15 +244,15 @@ class DesktopPool:
         return well
 
     def succeeded(self) -> None:
-        """An episode on one of these desktops came to an outcome: the streak of faults is forgotten."""
+        """An episode on one of these desktops came to an outcome: the streaks of host and image are forgotten."""
         self._health.succeeded()
 
     def faulted(self, error: DesktopFault) -> None:
-        """Count a fault that ended an episode on one of these desktops, where the host is the culprit.
+        """Count a fault that ended an episode on one of these desktops, where the host or its image is the culprit.
 
-        While it is quarantined it counts nothing: the episode began before and tells nothing of new desktops.
+        While that is quarantined it counts nothing: the episode began before and tells nothing of new desktops.
         """
-        if not self._health.quarantined:
+        if error.culprit not in self._health.quarantined:
             self._count(error)
 
     def _count(self, error: DesktopFault) -> None:

@@ -171,11 +171,7 @@ class ContainerProvider(SandboxProvider):
             "--workdir": command.GUEST_HOME,
         }
         # Of processes podman's own limit may be more than this host allows.
-        limits = (
-            f"nofile={command.OPEN_FILES}:{command.OPEN_FILES}",
-            f"nproc={spec.processes}:{spec.processes}",
-            "core=0:0",
-        )
+        limits = (f"nofile={spec.open_files}:{spec.open_files}", f"nproc={spec.processes}:{spec.processes}", "core=0:0")
         several = [
             *(("--security-opt", option) for option in ("no-new-privileges", f"seccomp={etc / 'seccomp.json'}")),
             *(("--ulimit", limit) for limit in limits),

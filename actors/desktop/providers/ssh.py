@@ -27,7 +27,7 @@ import msgspec
 
 from actors.desktop.config import MachineConfig, SshConfig
 from actors.desktop.faults import DesktopHealth, FaultCause, fault
-from actors.desktop.files import census
+from actors.desktop.files import census, office
 from actors.desktop.files import read_home as outside
 from actors.desktop.files.read_home import FileSeen, ReadLimits
 from actors.desktop.link import CIPHERS
@@ -249,6 +249,19 @@ class _Session(msgspec.Struct):
             raise fault(FaultCause.MACHINE_UNREACHABLE, detail[:300]) from error
         if done.exit_status:
             raise fault(FaultCause.BOOT_FAILED, f"{self.folder}: not removed: {str(done.stderr)[-200:]}")
+
+
+async def office_releases(config: SshConfig) -> dict[str, str]:
+    """By HOST:PORT of each machine, LibreOffice's release there, "" where none answers. Raises ConfigError."""
+    machines = [SshMachine(machine) for machine in config.machines]
+    try:
+        answers = await asyncio.gather(*(machine.output(office.VERSION) for machine in machines))
+    finally:
+        await asyncio.gather(*(machine.close() for machine in machines), return_exceptions=True)
+    return {
+        f"{machine.host}:{machine.port}": office.release(answer or "none")
+        for machine, answer in zip(config.machines, answers, strict=True)
+    }
 
 
 class SessionProvider(Provider):

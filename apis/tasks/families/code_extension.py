@@ -14,7 +14,7 @@ from apis.actions.gui import Action, Exit, Hotkey, Tool, Wait, line
 from apis.applications import app_named
 from apis.apps.ranking import of_menu
 from apis.catalogue import call
-from apis.documents.xlsx import zipped
+from apis.documents.zip import zipped
 from apis.guest.code.start import EXTENSIONS
 from apis.tasks.families import kind_of, worded, wordings
 from apis.tasks.family import DOCUMENTS, Family, Files, Form, all_of, rule

@@ -18,9 +18,8 @@ from conftest import Guest
 from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox import cgroups, shares
 from actors.desktop.providers.sandbox.cgroups import ALL, GroupBounds, NoRoom
-from actors.desktop.providers.sandbox.command import MESSAGES_BYTES, OPEN_FILES
+from actors.desktop.providers.sandbox.command import MESSAGES_BYTES
 from actors.desktop.providers.sandbox.provider import SandboxProvider
-from actors.desktop.providers.sandbox.sandbox import TERMINALS
 from actors.errors import DesktopFault
 
 OWN, MOST = GroupBounds(200 << 20, 60), GroupBounds(500 << 20, 1000)
@@ -286,11 +285,11 @@ async def test_nothing_that_a_guest_may_fill_or_hold_is_without_a_bound(guest: G
     sizes = {at: int(o[5:-1]) << 10 for at, _, options, _ in seen["mounts"] for o in options if o.startswith("size=")}
     assert {at for at, size in sizes.items() if size > spec.disk_bytes} == set()
     (terminals,) = [options for at, _, options, _ in seen["mounts"] if at == "/dev/pts"][-1:]
-    assert f"max={TERMINALS}" in terminals
-    assert seen["terminals"][0] <= TERMINALS
-    assert seen["files"] == [pytest.approx(OPEN_FILES, abs=20), 24]  # EMFILE
+    assert f"max={spec.terminals}" in terminals
+    assert seen["terminals"][0] <= spec.terminals
+    assert seen["files"] == [pytest.approx(spec.open_files, abs=20), 24]  # EMFILE
     assert seen["limits"] == {
-        "NOFILE": [OPEN_FILES] * 2, "CORE": [1, 1], "RTPRIO": [0, 0], "NICE": [0, 0],
+        "NOFILE": [spec.open_files] * 2, "CORE": [1, 1], "RTPRIO": [0, 0], "NICE": [0, 0],
         "MSGQUEUE": [MESSAGES_BYTES] * 2,
     }  # fmt: skip
 
@@ -318,7 +317,7 @@ async def test_a_desktop_waits_for_those_that_leave_and_is_refused_where_others_
         pytest.skip("no cgroup limits memory here")
     monkeypatch.setattr(cgroups, "ALL", f"computerrl-test-{os.getpid()}")  # apart from all others of this machine
     spec = DesktopSpec(memory_bytes=256 << 20)
-    room = shares.Room(memory_mib=300, processes=9999)
+    room = shares.Room(memory_mib=300, processes=9999, open_files=1 << 20, terminals=3000)
     monkeypatch.setattr(shares, "room", lambda: room)
     first = await sandbox.boot(spec)
     with pytest.raises(DesktopFault, match=r"^sandbox_refused: memory: .* desktops of other runs have to end$"):

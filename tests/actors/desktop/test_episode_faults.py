@@ -148,7 +148,7 @@ async def test_what_is_no_doing_of_the_policys_is_a_fault(recorder: Recorder) ->
     for cause, culprit, how in (
         ("setup_failed", "task", {"refused": "open_window"}),
         ("home_too_large", "task", {"cut": "more paths than are looked at"}),
-        ("not_observed", "host", {"refused": "observe"}),
+        ("not_observed", "seat", {"refused": "observe"}),
         ("verify_timeout", "verifier", {"takes_s": 5.0}),
         ("machine_unreachable", "host", {"refuses": FaultCause.MACHINE_UNREACHABLE}),
     ):

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.desktop.faults import (
-    HOST,
     LOOP_LAG_MOST_S,
     MEMORY_LEFT_LEAST,
     BrokenBy,
+    Culprit,
     Evidence,
     FaultCause,
     LinkState,
@@ -62,6 +62,10 @@ def test_what_ended_it(seen: dict[str, object], cause: FaultCause | BrokenBy) ->
     assert str(error).startswith(f"{cause}: ")
 
 
+def test_every_cause_has_a_culprit() -> None:
+    assert {cause.culprit for cause in FaultCause} == set(Culprit)
+
+
 seens = st.builds(
     Evidence,
     acted=st.booleans(),
@@ -100,5 +104,4 @@ def test_a_fault_after_an_action_has_a_cause_on_the_host(seen: Evidence):
         assert BrokenBy(error.cause)
     if isinstance(error, DesktopFault):
         assert evidence or not seen.acted
-        assert error.culprit == HOST
-        assert FaultCause(error.cause)
+        assert Culprit(error.culprit) is FaultCause(error.cause).culprit

@@ -120,5 +120,5 @@ async def test_no_seat_pays_for_the_disk_and_none_takes_work_meanwhile(tmp_path,
         assert Once.asked == 1
         monkeypatch.setattr(disk, "refusal", lambda _folder: "")
         await until(lambda: Once.asked > 5)
-        assert not lines(tmp_path, "host_rests")
+        assert not lines(tmp_path, "seat_rests")
         assert not lines(tmp_path, "actor_failed")

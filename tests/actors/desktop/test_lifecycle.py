@@ -80,7 +80,7 @@ class LivesMachine(RuleBasedStateMachine):
             with pytest.raises(LeaseLost) as lost:
                 use(used, self.now)
             assert isinstance(lost.value, DesktopFault)
-            assert lost.value.culprit == "host"
+            assert lost.value.culprit == "seat"
         elif frozen != (what == "may_read"):
             with pytest.raises(ProtocolError):
                 use(used, self.now)
@@ -146,33 +146,35 @@ class PoolHealthMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.policy = QuarantinePolicy(faults_in_a_row=3, first_probe_s=1.0, longest_probe_s=8.0)
-        self.pool = PoolHealth(self.policy, NoLog())
-        self.streak, self.out = 0, False
+        self.pool = PoolHealth(self.policy, "an image", NoLog())
+        self.streak = {"host": 0, "image": 0}
+        self.out = {"host": False, "image": False}
 
-    @rule(who=st.sampled_from(["host", "sampler", "task"]))
+    @rule(who=st.sampled_from(["host", "image", "seat", "task"]))
     def faults(self, who: str) -> None:
         self.pool.faulted(DesktopFault("broken", "", who))
-        if who == "host":
-            self.streak += 1
-            self.out = self.out or self.streak >= 3
+        if who in self.streak:
+            self.streak[who] += 1
+            self.out[who] = self.out[who] or self.streak[who] >= 3
 
     @rule()
     def boots(self) -> None:
         self.pool.booted("a desktop")
-        if self.out:
-            self.out, self.streak = False, 2
+        for who in [who for who, out in self.out.items() if out]:
+            self.out[who], self.streak[who] = False, 2
 
     @rule()
     def comes_to_an_outcome(self) -> None:
         self.pool.succeeded()
-        if not self.out:
-            self.streak = 0
+        for who, out in self.out.items():
+            if not out:
+                self.streak[who] = 0
 
     @invariant()
     def only_a_probe_ends_it(self) -> None:
-        assert self.pool.quarantined == self.out
+        assert set(self.pool.quarantined) == {who for who, out in self.out.items() if out}
         delay = self.pool.probe_delay_s()
-        assert (delay > 0) == self.pool.quarantined
+        assert (delay > 0) == bool(self.pool.quarantined)
         assert delay <= self.policy.longest_probe_s
 
 

@@ -243,4 +243,4 @@ def test_processes_of_a_run_share_what_other_runs_leave(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(shares, "held", held)
     whole, part = shares.room(), shares.of_this_process(tmp_path)
-    assert part.processes == (whole.processes - 40) // 2
+    assert (part.processes, part.terminals) == ((whole.processes - 40) // 2, whole.terminals // 2)

@@ -220,7 +220,7 @@ async def test_a_boot_that_is_over_while_it_cleans_up_leaves_nothing(monkeypatch
 async def test_desktops_have_from_the_next_boot_what_fits_so_many_seats(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    room = shares.Room(memory_mib=3000, processes=6000)
+    room = shares.Room(memory_mib=3000, processes=6000, open_files=6000 * 512, terminals=300)
     monkeypatch.setattr(shares, "room", lambda: room)
     monkeypatch.setattr(shares, "held", lambda _: cgroups.GroupBounds(0, 0))  # of runs beside this test
     provider = OneSpare(stuck=False)

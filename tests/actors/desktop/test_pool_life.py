@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -80,7 +81,7 @@ async def test_a_host_that_can_not_boot_rests_until_one_does(state_dir: str, tmp
     await until(lambda: len(heard.of(events.DESKTOP_BOOT_FAILED)) >= 3)
     (rests,) = heard.of(events.HOST_QUARANTINED)
     assert (rests["cause"], rests["faults"]) == ("sandbox_refused", 2)
-    assert pool.quarantined
+    assert pool.quarantined == ("host",)
     pool.succeeded()
     assert not await pool.well(0.05), "an episode from before ends no rest"
     assert len(heard.of(events.HOST_LET_BACK)) == 0
@@ -91,15 +92,33 @@ async def test_a_host_that_can_not_boot_rests_until_one_does(state_dir: str, tmp
     booted = await pool.acquire(30.0)
     assert booted.desktop.name
     pool.faulted(DesktopFault("host_stalled", "the loop stood still", "host"))
-    assert pool.quarantined, "what a probe let back rests again at its next fault"
+    assert pool.quarantined == ("host",), "what a probe let back rests again at its next fault"
     for _ in range(7):  # of the other seats, whose episodes began before the rest
         pool.faulted(DesktopFault("host_stalled", "the loop stood still", "host"))
     assert pool._plan.pause_s(time.monotonic()) <= SOON.first_probe_s
     assert await pool.well(30.0), "and is probed by a fresh boot although a desktop is there"
     pool.succeeded()
     pool.faulted(DesktopFault("host_stalled", "the loop stood still", "host"))
-    assert not pool.quarantined, "an outcome has cleared the streak"
+    assert pool.quarantined == (), "an outcome has cleared the streak"
     await pool.close()
+
+
+async def test_an_image_that_does_not_come_up_rests(sandbox: SandboxProvider) -> None:
+    heard = Heard()
+    guest = sandbox._folder / "guest"
+    shutil.move(guest / "agent.py", guest / "agent.kept")
+    policy = PoolConfig(warm_pool=1, first_backoff_s=0.05, longest_backoff_s=0.2, quarantine=SOON)
+    pool = DesktopPool(sandbox, DesktopSpec(), policy, heard)
+    await until(lambda: heard.of(events.IMAGE_QUARANTINED))
+    (rests,) = heard.of(events.IMAGE_QUARANTINED)
+    assert (rests["cause"], rests["image"]) == ("boot_failed", "the program's own")
+    assert pool.quarantined == ("image",)
+    shutil.move(guest / "agent.kept", guest / "agent.py")
+    assert await pool.well(30.0)
+    assert [line["image"] for line in heard.of(events.IMAGE_LET_BACK)] == ["the program's own"]
+    assert heard.of(events.HOST_QUARANTINED) == []
+    await pool.close()
+    sandbox._folder.mkdir()  # the fixture closes it once more
 
 
 async def test_an_agent_that_answers_every_call_late_is_the_policys_doing(

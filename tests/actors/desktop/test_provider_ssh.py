@@ -16,8 +16,11 @@ import asyncssh
 import msgspec
 import pytest
 
+from actors.cluster.config import deploy_files
+from actors.cluster.runs.doctor import RunNeeds, check_offices
 from actors.desktop.config import MachineConfig, SshConfig
 from actors.desktop.faults import BrokenBy, FaultCause, LinkState, cause_of
+from actors.desktop.files import office
 from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal
 from actors.desktop.link import GuestLink, LinkDown, evidence_of
 from actors.desktop.pool.desktops import BootedDesktop, Lives
@@ -106,6 +109,25 @@ async def provider(machine: MachineConfig, monkeypatch: pytest.MonkeyPatch) -> A
     hosts = SshProvider(SshConfig(machines=[machine]))
     yield hosts
     await hosts.close()
+
+
+@pytest.mark.skipif(not office.PROGRAM.is_file(), reason="LibreOffice is not installed")
+async def test_a_machine_says_which_office_it_has(
+    provider: SshProvider, machine: MachineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = SshConfig(machines=[machine])
+    assert await hosts_module.office_releases(config) == {f"{machine.host}:{machine.port}": office.release()}
+    one_seat = ("desktops.count=1", "desktops.processes=1", "desktops.warm_pool=0")
+    deploy, _ = deploy_files.load("sglang-gpu", one_seat)
+    deploy = msgspec.structs.replace(deploy, desktops=msgspec.structs.replace(deploy.desktops, provider=config))
+    needs = RunNeeds(deploy=deploy, apps=["libreoffice_calc"])
+    assert await asyncio.to_thread(lambda: [*check_offices(needs)]) == []
+    release = office.release
+    monkeypatch.setattr(office, "release", lambda said="": release(said) if said else "24.8")
+    (other,) = await asyncio.to_thread(lambda: [*check_offices(needs)])
+    assert not other.ok
+    assert not other.fatal
+    assert "24.8" in other.found
 
 
 def sessions_on(machine: MachineConfig) -> list[str]:

@@ -64,7 +64,7 @@ def lines(run_dir: Path, event: str) -> list[dict[str, Any]]:
 
 def seat_config(state_dir: str, *, spares: int = 0, template: str = "") -> DesktopSeat:
     return DesktopSeat(
-        seat=SeatConfig(screenshots="none", lease_timeout_s=1.0),
+        seat=SeatConfig(screenshots="none", lease_timeout_s=1.0, quarantine=SOON),
         desktops=DesktopsConfig(
             provider=SandboxConfig(state_dir=state_dir),
             pool=PoolConfig(warm_pool=spares, first_backoff_s=0.05, longest_backoff_s=0.2, quarantine=SOON),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.desktop.config import MEMORY_LEAST_MIB, PROCESSES_LEAST, SandboxConfig
+from actors.desktop.config import MEMORY_LEAST_MIB, OPEN_FILES_LEAST, PROCESSES_LEAST, SandboxConfig
 from actors.desktop.providers.sandbox import shares
 from actors.desktop.providers.sandbox.cgroups import GroupBounds
 from actors.desktop.providers.sandbox.shares import Room, fitted, memory_for_desktops, sums
@@ -16,13 +16,16 @@ ROOMS = st.builds(
     Room,
     memory_mib=st.integers(0, 1 << 20),
     processes=st.integers(0, 1 << 22),
+    open_files=st.integers(0, 1 << 40),
+    terminals=st.integers(0, 1 << 13),
 )
 CONFIGS = st.builds(
     SandboxConfig,
     memory_mib=st.integers(MEMORY_LEAST_MIB, 1 << 20),
     max_processes=st.integers(PROCESSES_LEAST, 1 << 22),
+    open_files=st.integers(OPEN_FILES_LEAST, 1 << 20),
 )
-SMALL = Room(memory_mib=2048, processes=27_000)  # one of 4 GiB
+SMALL = Room(memory_mib=2048, processes=27_000, open_files=340_000, terminals=3072)  # one of 4 GiB
 
 
 @given(CONFIGS, st.integers(1, 70_000), st.integers(0, 2000), ROOMS)
@@ -37,6 +40,9 @@ def test_the_sum_never_passes_what_is_there(config: SandboxConfig, seats: int, s
     assert each.max_processes * desktops <= there.processes
     assert MEMORY_LEAST_MIB <= each.memory_mib <= config.memory_mib
     assert PROCESSES_LEAST <= each.max_processes <= config.max_processes
+    files, terminals = sums(config, seats, spares, there)[2:]
+    assert files.total <= files.room or each.open_files == OPEN_FILES_LEAST
+    assert terminals.total <= terminals.room or terminals.each == 4
     if config.memory_mib * desktops <= there.memory_mib and config.max_processes * desktops <= there.processes:
         assert (each.memory_mib, each.max_processes) == (config.memory_mib, config.max_processes)
 
@@ -63,8 +69,10 @@ def test_ten_desktops_on_a_small_machine() -> None:
     assert told == [
         "at most 204 instead of 1500 for each of 10 desktops: 2040 of this machine's 2048 MiB",
         "at most 600 for each of 10 desktops: 6000 of this machine's 27000",
+        "at most 153600 instead of 307200 for each of 10 desktops: 1536000 are more than this machine's 340000",
+        "at most 64 for each of 10 desktops: 640 of this machine's 3072",
     ]
-    assert [one.total <= one.room for one in sums(SandboxConfig(), 8, 2, SMALL)] == [True, True]
+    assert [one.total <= one.room for one in sums(SandboxConfig(), 8, 2, SMALL)] == [True, True, False, True]
     assert fitted(SandboxConfig(), 1, 0, SMALL) == SandboxConfig()
     said = "desktops.count is 20: this machine has 2048 MiB of memory for desktops, which take at least 128 each: it is"
     with pytest.raises(ConfigError, match=f"^{said} at most 14, beside 2 that stand ready$"):
@@ -81,4 +89,4 @@ def test_a_run_keeps_what_it_takes_itself() -> None:
 def test_what_is_there_already_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shares, "room", lambda: SMALL)
     monkeypatch.setattr(shares, "held", lambda: GroupBounds(1500 << 20, 30_000))
-    assert shares.free() == Room(memory_mib=548, processes=0)
+    assert shares.free() == Room(memory_mib=548, processes=0, open_files=340_000, terminals=3072)

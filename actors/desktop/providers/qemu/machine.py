@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from actors.desktop.config import QemuConfig
-from actors.desktop.faults import HOST, FaultCause, fault
+from actors.desktop.faults import FaultCause, fault
 from actors.desktop.providers.sandbox import command
 from actors.desktop.providers.sandbox.owners import UserLease
 from actors.desktop.providers.sandbox.sandbox import remove_folder
@@ -220,7 +220,7 @@ def _tool(argv: Sequence[str], uid: int | None = None) -> None:
         last = said.decode("utf-8", "replace").strip()[-200:]
         detail = f"{' '.join(argv[-3:])} ended with {process.returncode}: {last}"
         kind = DesktopFault if last.startswith(_REFUSED) else _EndedBadly
-        raise kind(FaultCause.SANDBOX_REFUSED, detail, HOST)
+        raise kind(FaultCause.SANDBOX_REFUSED, detail, FaultCause.SANDBOX_REFUSED.culprit)
 
 
 def _answer(argv: Sequence[str]) -> str:

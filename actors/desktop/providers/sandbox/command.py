@@ -37,7 +37,6 @@ exec {PYTHON} -I {GUEST_CODE} code "$@"
 """
 AGENT = (PYTHON, "-I", GUEST_CODE, "agent", "--run", GUEST_RUN)
 MESSAGES_BYTES = 64 << 10
-OPEN_FILES = 512  # of a process; of those measured Chromium has most, 184 with a handful of pages
 TRIAL_BYTES = 2 << 30  # of a process of a trial, and of a file
 # Of a trial's programs: settings are read from files, as on a desktop, and git runs nothing that a repository names.
 TRIAL_ENVIRONMENT = {
@@ -89,7 +88,7 @@ def started(argv: Sequence[str], uid: int | None, fds: Sequence[int], **more: An
     return subprocess.Popen([*own, *argv], stdin=subprocess.DEVNULL, pass_fds=kept, env=env, **more)
 
 
-def limited(open_files: int = OPEN_FILES) -> list[str]:
+def limited(open_files: int) -> list[str]:
     """What runs a command with limits for it and all that it starts: `open_files` of a process, no core dumps, no
     priority over others, few messages in queues."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -229,7 +229,7 @@ class SandboxProvider(abc.Provider):
         identity = None if sandbox.lease.shared else sandbox.lease.uid
         try:
             with command.filter_opened(self._filter) as filter_fd, (sandbox.disk / LOG).open("wb") as log:
-                argv = command.limited() + command.sandbox_command(
+                argv = command.limited(spec.open_files) + command.sandbox_command(
                     disk=sandbox.disk, shared=self._folder, editor=home.editor_place(), name=sandbox.name,
                     size=f"{spec.width}x{spec.height}", listen_fd=listener.fileno(), status_fd=status, block_fd=block,
                     go_fd=waits, filter_fd=filter_fd, user_namespaces=self._user_namespaces,

@@ -64,7 +64,6 @@ _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MNT_DETACH = 2, 4, 8, 2
 FOLDERS = ("home", "tmp", "run")
 LOG = "log"  # on a desktop's disk: what its sandbox says
 INODES = 20_000
-TERMINALS = 64
 REMOVE_S = 20.0  # for each try at what is awkward to remove
 
 
@@ -87,13 +86,13 @@ def make_disk(folder: Path, uid: int, size_bytes: int) -> list[str]:
     return warnings
 
 
-def make_terminals(folder: Path) -> list[str]:
-    """Make `folder` and a file system of at most `TERMINALS` in it; warnings.
+def make_terminals(folder: Path, most: int) -> list[str]:
+    """Make `folder` and a file system of at most so many terminals in it; warnings.
 
     The kernel counts terminals of the whole machine: without a limit one desktop can take those of the others.
     """
     folder.mkdir()
-    options = f"newinstance,ptmxmode=0666,mode=620,max={TERMINALS}".encode()
+    options = f"newinstance,ptmxmode=0666,mode=620,max={most}".encode()
     if _libc.mount(b"computerrl", os.fsencode(folder), b"devpts", _MS_NOSUID | _MS_NOEXEC, options) != 0:
         return [f"no limit of terminals: {os.strerror(ctypes.get_errno())}"]
     return []
@@ -184,7 +183,7 @@ class Sandbox:
         self.folder.mkdir()
         self.folder.chmod(0o711)  # whatever the umask is: the desktop's own user passes through it
         self.warnings += make_disk(self.disk, self.lease.uid, spec.disk_bytes)
-        self.warnings += make_terminals(self.terminals)
+        self.warnings += make_terminals(self.terminals, spec.terminals)
         fill_home(self.disk / "home", template, self.lease.uid)
         for file, data in (("host_key", host_key), ("authorized_keys", authorized), ("sshd_config", command.SSHD)):
             path = self.disk / "run" / file

@@ -11,13 +11,19 @@ from pathlib import Path
 
 import msgspec
 
-from actors.desktop.config import MEMORY_LEAST_MIB, PROCESSES_LEAST, SandboxConfig
+from actors.desktop.config import (
+    MEMORY_LEAST_MIB,
+    OPEN_FILES_LEAST,
+    PROCESSES_LEAST,
+    TERMINALS_LEAST,
+    SandboxConfig,
+)
 from actors.desktop.providers.sandbox import owners
 from actors.desktop.providers.sandbox.cgroups import GroupBounds, held, own_limits
 from runtime.errors import ConfigError
 
 RUN_BYTES = 2 << 30  # for the run itself: learner, sampler and ledger
-SHARE = 0.85  # of the numbers of processes that the machine has; at most this of its memory, too
+SHARE = 0.85  # of the other things of which the machine has a number; at most this of its memory, too
 KERNEL = Path("/proc/sys")
 
 
@@ -26,6 +32,8 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
 
     memory_mib: int
     processes: int
+    open_files: int
+    terminals: int
 
 
 class Sum(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +65,8 @@ def room() -> Room:
     return Room(
         memory_mib=memory_for_desktops(memory) >> 20,
         processes=int(min(ids) * SHARE),
+        open_files=int(_kernel("fs/file-max") * SHARE),
+        terminals=_kernel("kernel/pty/max") - _kernel("kernel/pty/reserve"),
     )
 
 
@@ -103,7 +113,8 @@ def fitted(
     """The limits of each of `seats` and `spares` desktops: those of `config`, or less where together they pass what is
     `there`.
 
-    Raises ConfigError, which names `key`, where the least memory or processes don't fit.
+    Raises ConfigError, which names `key`, where the least memory or processes don't fit. Open files and terminals are
+    lowered to their least; whether the machine has that many is said by `sums`.
     """
     desktops = seats + spares
     memory, ids = (there.memory_mib, MEMORY_LEAST_MIB, "MiB of memory"), (there.processes, PROCESSES_LEAST, "processes")
@@ -114,10 +125,14 @@ def fitted(
         ready = f", beside {spares} that stand ready" if spares else ""
         mend = f"it is at most {most}{ready}" if most > 0 else f"too few for one{ready}"
         raise ConfigError(f"{key} is {seats}: {has}: {mend}")
+    processes = min(config.max_processes, there.processes // desktops)
+    files = max(OPEN_FILES_LEAST, there.open_files // (desktops * processes))
     return msgspec.structs.replace(
         config,
         memory_mib=min(config.memory_mib, there.memory_mib // desktops),
-        max_processes=min(config.max_processes, there.processes // desktops),
+        max_processes=processes,
+        open_files=min(config.open_files, files),
+        terminals=min(config.terminals, max(TERMINALS_LEAST, there.terminals // desktops)),
     )
 
 
@@ -127,8 +142,14 @@ def sums(config: SandboxConfig, seats: int, spares: int, there: Room) -> list[Su
     parts = [
         ("memory", "MiB", lowered.memory_mib, config.memory_mib, there.memory_mib),
         ("processes", "", lowered.max_processes, config.max_processes, there.processes),
+        ("open files", "", _files(lowered), _files(config), there.open_files),
+        ("terminals", "", lowered.terminals, config.terminals, there.terminals),
     ]
     return [
         Sum(name=name, unit=unit, desktops=seats + spares, each=each, asked=asked, room=most)
         for name, unit, each, asked, most in parts
     ]
+
+
+def _files(config: SandboxConfig) -> int:
+    return config.max_processes * config.open_files
