@@ -1,8 +1,9 @@
 """HTTP: one bounded request, and who may ask a server of this program.
 
-Invariant: nothing is answered to a request that lacks the server's token. At a loopback address the request has to name
-that address, so no name that a stranger made to point here is served. No page of another origin is answered, and what
-changes something is JSON.
+Invariant: nothing is answered to a request that lacks the server's token. A connection that has not shown it is closed
+after `SILENT_S`, or earlier where there are more of them than `MOST_SILENT`: the oldest makes room for the next. At a
+loopback address the request has to name that address, so no name that a stranger made to point here is served. No page
+of another origin is answered, and what changes something is JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -31,6 +32,7 @@ from aiohttp.typedefs import Handler
 from runtime.errors import ComputerRLError, ConfigError
 from runtime.program import TOKEN_ENV
 from runtime.settings import is_loopback
+from runtime.supervision import in_the_way
 
 
 class NoAnswerError(ComputerRLError):
@@ -103,6 +105,8 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 SILENT_S = 75.0  # an idle connection is closed then; clients give one up earlier
+MOST_SILENT = 384  # connections without the token; many of one client may come at once, just before their requests
+MOST_OF_ADDRESS = 256  # of them
 MOST_HEADERS = 128  # of a request; aiohttp's own bound as well
 MOST_BODY = 1 << 20  # bytes of a request to an ASGI application
 _BACKLOG = 128
@@ -129,6 +133,20 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
+class _Arriving(asyncio.Protocol):
+    """A connection that counts before the server's own protocol takes it."""
+
+    def __init__(self, came: Callable[[Any], None], protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+        self._came, self._protocol = came, protocol
+
+    def connection_made(self, transport: Any) -> None:
+        """Hand `transport` on: asyncio's, or one of another loop that does the same."""
+        self._came(transport)
+        protocol = self._protocol()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+
+
 class Guard:
     """The rules of one server, which listens at `host` (a Unix socket counts as loopback).
 
@@ -138,6 +156,7 @@ class Guard:
     def __init__(self, host: str = LOOPBACK, *, token: str = "", pages: bool = False) -> None:
         self.host, self.token = host, token or server_token()
         self._pages = pages
+        self._silent: dict[tuple[str, int], tuple[Any, asyncio.TimerHandle]] = {}  # transports without the token
         # Browsers send a cookie to all ports of a host: servers with tokens of their own keep them apart by name.
         self.cookie = f"computerrl-{hashlib.sha256(self.token.encode()).hexdigest()[:8]}"
 
@@ -202,6 +221,29 @@ class Guard:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         return None if empty or kind == "application/json" else Turned(415, "a request's body is application/json")
 
+    # --- for the two kinds of servers ------------------------------------------------------------------------------
+
+    def counted(self, protocol: Callable[[], asyncio.BaseProtocol]) -> Callable[[], asyncio.Protocol]:
+        """The factory `protocol` of a server, whose connections count from the moment they are accepted."""
+        return lambda: _Arriving(self._came, protocol)
+
+    def _came(self, transport: Any) -> None:
+        peer = transport.get_extra_info("peername")
+        if not isinstance(peer, tuple):  # the file of a Unix socket has an owner
+            return
+        self._silent = {at: each for at, each in self._silent.items() if not each[0].is_closing()}
+        waiting = {at: at[0] for at in self._silent}
+        if (oldest := in_the_way(waiting, peer[0], most=MOST_SILENT, of_address=MOST_OF_ADDRESS)) is not None:
+            self._silent[oldest][0].abort()
+            self._proved(oldest)
+        end = asyncio.get_running_loop().call_later(SILENT_S, transport.abort)
+        self._silent[peer[:2]] = (transport, end)
+
+    def _proved(self, peer: Any) -> None:
+        """The connection of `peer` has shown the token, and counts no more."""
+        if isinstance(peer, tuple) and (counted := self._silent.pop(peer[:2], None)):
+            counted[1].cancel()
+
     def protect(self, app: web.Application) -> None:
         """Set this guard before all of an aiohttp application."""
         app.middlewares.insert(0, self._middleware)
@@ -211,6 +253,7 @@ class Guard:
     async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         turned = self.turned(request.method, request.raw_path, joined_headers(request.headers.items()))
         if turned is None:
+            self._proved(request.get_extra_info("peername"))
             return await handler(request)
         if turned.status != 303:
             return web.Response(status=turned.status, text=f"{turned.line}\n")
@@ -228,6 +271,8 @@ class Guard:
                 headers = joined_headers(pairs)
                 turned = self.turned(scope.get("method", "GET"), scope["path"], headers)
                 turned = turned or _too_much(len(scope["headers"]), headers)
+                if turned is None:
+                    self._proved(scope.get("client"))
             if turned is None:
                 await app(scope, receive, send)
             elif scope["type"] == "websocket":
@@ -271,18 +316,20 @@ async def served(
         app, access_log=None, shutdown_timeout=end_s, keepalive_timeout=SILENT_S, handler_cancellation=cancels
     )
     await runner.setup()
-    if isinstance(place, socket.socket):
-        site: web.BaseSite = web.SockSite(runner, place, backlog=_BACKLOG)
-    else:
-        site = web.TCPSite(runner, guard.host, place, backlog=_BACKLOG)
+    assert runner.server is not None
+    loop, made = asyncio.get_running_loop(), guard.counted(runner.server)
     try:
         try:
-            await site.start()
+            at: Any = {"sock": place} if isinstance(place, socket.socket) else {"host": guard.host, "port": place}
+            listening = await loop.create_server(made, backlog=_BACKLOG, **at)
         except OSError as error:
             cause = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
             raise ConfigError(f"{flag}: can't be served: {cause}; port 0 is any free one") from None
-        bound = runner.addresses[0]
-        yield bound[1] if isinstance(bound, tuple) else 0
+        try:
+            bound = listening.sockets[0].getsockname()
+            yield bound[1] if isinstance(bound, tuple) else 0
+        finally:
+            listening.close()
     finally:
         await runner.cleanup()
 

@@ -11,10 +11,13 @@ Transitions that are missing on purpose:
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import TypeVar
 
 import msgspec
 
+_K = TypeVar("_K")
 _MOST_STEPS = 60  # a float overflows beyond; the longest wait is reached long before
 
 
@@ -30,6 +33,17 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
         if failures < 1:
             return 0.0
         return min(self.longest_s, self.first_s * self.factor ** min(failures - 1, _MOST_STEPS))
+
+
+def in_the_way(waiting: Mapping[_K, str], address: str, *, most: int, of_address: int) -> _K | None:
+    """The connection that goes before another of `address` is taken; None where there is room.
+
+    `waiting` has the address of each, the oldest first: `of_address` of one, and `most` in all, may wait.
+    """
+    own = [each for each, whose in waiting.items() if whose == address]
+    if len(own) >= of_address:
+        return own[0]
+    return next(iter(waiting)) if len(waiting) >= most else None
 
 
 IN_A_ROW = 4  # slow starts never fill a window: a part that fails after each is found by this

@@ -79,7 +79,8 @@ async def _serve(args: argparse.Namespace, tasks: list[str], listener: socket.so
         # A trainer's loop may stand still while it learns: no ping ends its session.
         settled = uvicorn.Config(
             guard.asgi(app),
-            http=H11Protocol,  # that of `httptools` takes headers without an end
+            # That of `httptools` takes headers without an end.
+            http=lambda **given: guard.counted(functools.partial(H11Protocol, **given))(),
             h11_max_incomplete_event_size=MOST_HEAD,
             proxy_headers=False,  # a connection is known by its own address
             log_level="error",

@@ -1,8 +1,8 @@
 """The TCP port where hosts on other machines connect, and how both sides prove which run they belong to.
 
 Invariant: a connection counts from the moment it is accepted, before TLS, until it has proved that it holds the ticket
-of an expected life. It has `KNOCK_S` for that. There are never more than `MAX_KNOCKING` such connections: the oldest
-makes room for the next. A life's frames are let in once.
+of an expected life. It has `KNOCK_S` for that. There are never more than `MAX_KNOCKING` such connections, nor more than
+`MAX_OF_ADDRESS` of one address: the oldest makes room for the next. A life's frames are let in once.
 
 The door proves itself by the run's own certificate, the only one that a ticket's holder believes. The host then shows
 its life's key, which no other side has seen: nothing is sent before TLS has shown the certificate.
@@ -23,6 +23,7 @@ import msgspec
 import psutil
 
 from runtime.errors import ConfigError, HostLost
+from runtime.supervision import in_the_way
 
 
 def towards(address: str) -> str:
@@ -98,6 +99,7 @@ async def enter(ticket: HostTicket) -> tuple[asyncio.StreamReader, asyncio.Strea
 
 
 MAX_KNOCKING = 64  # connections that have not proved anything yet
+MAX_OF_ADDRESS = 48  # of them
 AGAIN_S = 0.2  # after the system gave no descriptor for a connection
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -168,8 +170,9 @@ class Door:
             except OSError:  # no descriptor is left, or the other side is gone already
                 await asyncio.sleep(AGAIN_S)
                 continue
-            if len(self._knocking) >= MAX_KNOCKING:
-                await _end([next(iter(self._knocking))])
+            oldest = in_the_way(self._knocking, peer[0], most=MAX_KNOCKING, of_address=MAX_OF_ADDRESS)
+            if oldest is not None:
+                await _end([oldest])
             task = asyncio.create_task(self._knocked(sock), name=f"knock of {peer[0]}")
             self._knocking[task] = peer[0]
             await asyncio.sleep(0)  # a task that has not begun when it is cancelled would close nothing

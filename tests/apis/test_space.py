@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.cluster.checks.model import verdict
 from apis.actions.grammar import RefusedAnswer, parse
 from apis.actions.gui import Action, functions_for
 from apis.actions.spaces import MOUSE_AND_KEYBOARD, SPACES, ActionSpace, allows, routes_in
@@ -24,6 +23,7 @@ from apis.tasks.families.calc_tables import WorkbookGoal
 from apis.tasks.oracle import NOT_HERE
 from apis.tasks.words import TRAIN
 from runtime.errors import ConfigError
+from tests.apis.verdicts import verdict
 
 ABLATION = ("calc_cell", "calc_lookup", "calc_sum", "calc_sheet", "sheet_from_note")
 CELLS = ("calc_cell", "calc_lookup", "calc_sum")

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from runtime.errors import ConfigError
 from runtime.http import (
     MOST_BODY,
+    MOST_OF_ADDRESS,
     TOKEN_ENV,
     AnswerTooLongError,
     Guard,
@@ -264,6 +265,16 @@ async def test_an_asgi_application_is_guarded_and_may_begin_and_end(kind: str, s
         assert sent[0].get("status") == 401 or sent[0]["type"] == "websocket.close"
 
 
+@pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nHost: "])
+async def test_a_connection_without_a_whole_request_is_closed(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.http.SILENT_S", 0.2)
+    async with served(web.Application(), Guard(), 0, flag="--port", end_s=1.0) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(begun)
+        assert await asyncio.wait_for(reader.read(), 20) == b""
+        writer.close()
+
+
 NO_REQUESTS = {
     "no HTTP": b"\x16\x03\x01\x02\x00\r\n\r\n",
     "a header that comes twice": b"POST / HTTP/1.1\r\nContent-Type: a/b\r\nContent-Type: a/b\r\n\r\n",
@@ -280,6 +291,35 @@ async def test_bytes_that_are_no_request_fill_no_log(sent: bytes, caplog: pytest
         assert (await asyncio.wait_for(reader.read(), 20)).startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
         writer.close()
     assert not caplog.records
+
+
+@pytest.mark.parametrize("count", [64, 400])
+@pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"])
+async def test_connections_without_the_token_shut_no_client_out(count: int, begun: bytes) -> None:
+    async def hello(_: web.Request) -> web.Response:
+        return web.Response(text="hello")
+
+    app, guard = web.Application(), Guard(token=TOKEN)
+    app.router.add_get("/", hello)
+    async with (
+        served(app, guard, 0, flag="--port", end_s=1.0) as port,
+        aiohttp.ClientSession(headers=bearer(TOKEN)) as client,
+    ):
+        at = f"http://127.0.0.1:{port}"
+        async with client.get(at) as answer:  # the connection stays, and has shown the token
+            assert await answer.text() == "hello"
+        before = len(os.listdir("/proc/self/fd"))
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(count)]
+        for _, writer in silent:
+            writer.write(begun)
+        for session in (client, aiohttp.ClientSession(headers=bearer(TOKEN))):
+            async with session, session.get(at) as answer:
+                assert await answer.text() == "hello"
+        assert len(os.listdir("/proc/self/fd")) - before - count <= MOST_OF_ADDRESS + 1
+        if count > MOST_OF_ADDRESS and not begun:
+            assert await asyncio.wait_for(silent[0][0].read(), 5) == b"", "the oldest goes first"
+        for _, writer in silent:
+            writer.transport.abort()
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from runtime.supervision import (
     Restart,
     RestartBudget,
     RestartPolicy,
+    in_the_way,
 )
 
 
@@ -207,3 +208,17 @@ def test_its_edges() -> None:
     for failed in range(1, 40):
         late = late.faulted(5, POLICY, 0.0).began(5)
         assert late.probe_at == min(POLICY.longest_probe_s, POLICY.first_probe_s * 2.0**failed)
+
+
+def test_the_oldest_of_an_address_makes_room_for_its_next_and_any_for_anothers() -> None:
+    mine = dict.fromkeys(range(4), "192.0.2.1")
+    full = mine | {9: "192.0.2.2"}
+
+    def goes(waiting: dict[int, str], address: str) -> int | None:
+        return in_the_way(waiting, address, most=5, of_address=4)
+
+    assert goes({}, "192.0.2.1") is None
+    assert goes(mine, "192.0.2.1") == 0
+    assert goes(mine, "192.0.2.2") is None
+    assert goes(full, "192.0.2.3") == 0
+    assert goes(full | {0: "192.0.2.2"}, "192.0.2.2") == 0

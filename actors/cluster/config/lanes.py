@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from actors.cluster.config import suites, tasksets
 from actors.cluster.config.schema import DemonstrationsConfig
 from actors.cluster.config.suggest import blamed, hint
-from actors.desktop.config import OracleMember, refuse_bad_pool
+from actors.desktop.config import EndpointMember, Member, OracleMember, key_of, refuse_bad_pool
 from actors.desktop.demonstrators import fitting
 from actors.replay.config import TaskList, TaskRange, TasksConfig, expand
 from apis.actions.spaces import MIXED, ActionSpace, routes_in
@@ -106,7 +106,7 @@ def routes_of(ids: list[str], wanted: Sequence[str], space: ActionSpace = "both"
 BY_TURNS = "by-turns"  # the member that takes the mixed route: "mixed" is what the ledger calls all members together
 
 
-def pool_of(config: DemonstrationsConfig, space: ActionSpace = "both") -> list[OracleMember]:
+def pool_of(config: DemonstrationsConfig, space: ActionSpace = "both") -> list[Member]:
     """The members of the pool; with strata and none declared, a sound oracle for every route within `space`.
 
     Raises ConfigError.
@@ -114,7 +114,7 @@ def pool_of(config: DemonstrationsConfig, space: ActionSpace = "both") -> list[O
     if config.demonstrators:
         refuse_bad_pool(config.demonstrators)
         for member in config.demonstrators:
-            if member.route:
+            if isinstance(member, OracleMember) and member.route:
                 _refuse_route(f"demos.demonstrators: {member.name}: route {member.route}", member.route, space)
         if config.routes or config.noise:
             key = "routes" if config.routes else "noise"
@@ -139,7 +139,7 @@ def _refuse_route(what: str, route: str, space: ActionSpace) -> None:
         raise ConfigError(f"{what} needs more actions than prompt.action_space ({space}) has")
 
 
-def members_of(ids: Sequence[str], pool: Sequence[OracleMember], space: ActionSpace = "both") -> dict[str, list[str]]:
+def members_of(ids: Sequence[str], pool: Sequence[Member], space: ActionSpace = "both") -> dict[str, list[str]]:
     """Family -> the members that can show its tasks within `space`. Raises ConfigError for a family that none can."""
     if not pool:
         return {}
@@ -152,3 +152,10 @@ def members_of(ids: Sequence[str], pool: Sequence[OracleMember], space: ActionSp
                 by = ", ".join(sorted(tasks.FAMILIES[family].routes))
                 raise ConfigError(f"demos.demonstrators: no member can show {family}: it goes by {by} only")
     return found
+
+
+def refuse_missing_keys(pool: Sequence[Member], environment: Mapping[str, str]) -> None:
+    """Raise ConfigError naming the variable when a member's key is not set."""
+    for member in pool:
+        if isinstance(member, EndpointMember):
+            key_of(member, environment)

@@ -233,7 +233,7 @@ class DemonstrationsConfig(DemosConfig, frozen=True, kw_only=True):
         tuning("Lists the routes that oracles take in turn. Empty takes all of prompt.action_space."),
     ] = []
     demonstrators: Annotated[
-        list[desktop.OracleMember],
+        list[desktop.OracleMember | desktop.EndpointMember],
         key("Lists who demonstrates. Empty takes the tasks' oracles, by every route."),
     ] = []
 
@@ -318,6 +318,11 @@ class Deploy(Section, frozen=True, kw_only=True):
                     f"{name} is {value} and prompt.observation is {prompt.observation}: it keeps prompts of text alone;"
                     " leave it out"
                 )
+        if prompt.sight != USUAL and any(isinstance(one, desktop.EndpointMember) for one in self.demos.demonstrators):
+            raise ConfigError(
+                "demos.demonstrators has an endpoint, which is shown text and pixels: leave it out, or leave"
+                " prompt.observation and prompt.coordinates out"
+            )
 
     @property
     def places(self) -> dict[str, dict[str, float]]:

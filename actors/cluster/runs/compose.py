@@ -372,7 +372,7 @@ def placed(deploy: Deploy) -> dict[str, tuple[HostSpec, ...]]:
         "OMP_WAIT_POLICY": "PASSIVE",
         "PYTHONWARNINGS": MEGATRON_NOTICES,
     }
-    asked = (deploy.model.endpoint, seats.provider)
+    asked = (*deploy.demos.demonstrators, deploy.model.endpoint, seats.provider)
     endpoints = [one for one in asked if isinstance(one, EndpointConfig | E2bConfig)]
     keys = tuple(sorted({one.key_env for one in endpoints if one.key_env}))
     actor = HostSpec(name=LEARNER, place=learner.actor_place, silent_limit_s=LEARNER_SILENT_S)

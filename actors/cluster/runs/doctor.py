@@ -30,7 +30,7 @@ from actors.cluster.config.lanes import Lanes, lanes_of
 from actors.cluster.config.schema import Deploy, SeatsConfig
 from actors.cluster.runs import compose, versions
 from actors.cluster.runs.versions import Check, answer
-from actors.desktop.config import ContainerConfig, QemuConfig, SandboxConfig
+from actors.desktop.config import ContainerConfig, QemuConfig, SandboxConfig, SshConfig
 from actors.desktop.files import office
 from actors.desktop.providers import home
 from actors.desktop.providers.qemu.machine import PROGRAM, accelerator, image_of
@@ -38,6 +38,7 @@ from actors.desktop.providers.sandbox import cgroups, owners
 from actors.desktop.providers.sandbox.command import filter_program
 from actors.desktop.providers.sandbox.owners import lends_users
 from actors.desktop.providers.sandbox.provider import nested_namespaces, owner_in
+from actors.desktop.providers.ssh import office_releases
 from actors.sampler.config import SglangConfig
 from actors.sampler.engine import interpreter
 from apis.applications import app_named
@@ -45,6 +46,7 @@ from apis.tasks.registry import FAMILIES, of_set
 from apis.tasksets import published
 from runtime.errors import ConfigError
 from runtime.program import check_origin
+from runtime.system import run
 
 DISTRIBUTION = "computerrl"
 APT = "apt-get install --no-install-recommends"
@@ -56,6 +58,8 @@ APP_MIB = {
     "code": 504, "google_chrome": 232, "libreoffice_calc": 150, "libreoffice_impress": 150, "libreoffice_writer": 150,
 }  # fmt: skip
 LIGHT_MIB = 64
+# What the kernel has for the whole machine, and lets its owner raise.
+RAISED = {"open files": "fs.file-max", "terminals": "kernel.pty.max"}
 _NAMESPACES = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net"]
 _VIEW = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--die-with-parent"]
 
@@ -72,7 +76,7 @@ def command(args: argparse.Namespace) -> int:
     """`computerrl doctor`: 0 when nothing that a run needs is missing, else 1."""
     deploy, _ = deploy_files.load(args.file, args.overrides)
     needs = needs_of(deploy)
-    checks = examine(needs)
+    checks = [*examine(needs), *check_offices(needs)]
     healthy = not any(check.fatal for check in checks)
     if args.json:
         output.document({"ok": healthy, "checks": checks})
@@ -355,9 +359,10 @@ def check_sums(desktops: SeatsConfig, apps: Collection[str]) -> Iterator[Check]:
         yield Check("desktops", False, str(error), "--set desktops.count=N, or a larger machine")
         return
     held = cgroups.held()
-    for one, taken in zip(sums, (held.memory_bytes >> 20, held.processes), strict=True):
+    for one, taken in zip(sums, (held.memory_bytes >> 20, held.processes, 0, 0), strict=True):
         line = one.line + (f"; desktops that are there now hold {taken}" if taken else "")
-        mend = "wait for other runs to end, or --set desktops.count to fewer"
+        mend = f"sysctl -w {RAISED[one.name]}={2 * one.total}" if one.name in RAISED else "wait for other runs to end"
+        mend += ", or --set desktops.count to fewer"
         yield Check(f"all {one.name}", one.total + taken <= one.room, line, mend, needed=False)
     if sums:  # whether the memory of one desktop is enough for the largest application of its tasks
         name, memory = max(sorted(apps), key=lambda app: APP_MIB.get(app, LIGHT_MIB), default=""), sums[0]
@@ -367,6 +372,24 @@ def check_sums(desktops: SeatsConfig, apps: Collection[str]) -> Iterator[Check]:
         busy, pool = (most - desktops.ready, "") if desktops.ready < most else (most, " --set desktops.warm_pool=0")
         mend = f"a machine with more memory, or --set desktops.count={busy}{pool}"
         yield Check("desktop memory", memory.each >= min(least, memory.asked), line, mend)
+
+
+def check_offices(need: RunNeeds) -> Iterator[Check]:
+    """SSH machines whose LibreOffice is of another release than the one here that judges what they save.
+
+    They are asked by an event loop of its own, so this is not for a coroutine.
+    """
+    provider = need.deploy.desktops.provider
+    if not isinstance(provider, SshConfig) or need.deploy.desktops.place or not office.PROGRAM.is_file():
+        return
+    if not any(app.startswith("libreoffice") for app in need.apps):
+        return
+    here, there = office.release(), run(office_releases(provider))
+    judged = f"here {here} judges: what is saved there does not pass"
+    for machine, release in there.items():
+        if release != here:
+            line = f"its LibreOffice is {release or 'not known'}, {judged}"
+            yield Check(f"judge of {machine}", False, line, "install the same release on both", needed=False)
 
 
 def check_attached(need: RunNeeds) -> Iterator[Check]:

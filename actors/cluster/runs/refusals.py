@@ -10,7 +10,7 @@ import msgspec
 import psutil
 
 from actors.cluster.config import models
-from actors.cluster.config.lanes import Lanes, lanes_of, refuse_undoable
+from actors.cluster.config.lanes import Lanes, lanes_of, pool_of, refuse_missing_keys, refuse_undoable
 from actors.cluster.config.schema import Deploy
 from actors.cluster.config.suggest import blamed
 from actors.cluster.runs import ledgers, recordings, trackers, versions
@@ -137,6 +137,9 @@ def _demonstrations(deploy: Deploy, named: Named) -> None:
         recordings.refuse_unfit(deploy, Path(named.recording), named.tokenizer, named.lanes.eval)
     refuse_undoable(named.lanes.train, deploy.prompt.action_space, "train")
     refuse_undoable(named.lanes.demo, deploy.prompt.action_space, "demo")
+    pool = pool_of(deploy.demos, deploy.prompt.action_space)
+    if not deploy.demos.source and deploy.demos.count:
+        refuse_missing_keys(pool, os.environ)
 
 
 def _model(deploy: Deploy, named: Named) -> None:

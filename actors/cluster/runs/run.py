@@ -148,8 +148,9 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
     needs = _needs(plan)
     if lacks := _lacks(doctor.examine(needs), request):
         raise ConfigError(lacks)
-    if plan.caution:
-        output.line(plan.caution, to=sys.stderr)
+    offices = (f"{check.name}: {check.found}; {check.mend}" for check in doctor.check_offices(needs))
+    for warning in filter(None, (plan.caution, *offices)):
+        output.line(warning, to=sys.stderr)
     raise_file_limit()
     if request.fork is not None:
         make_fork(request.fork, folder)

@@ -116,8 +116,8 @@ def test_a_word_is_looked_for_in_names_and_meanings(capsys: pytest.CaptureFixtur
     kind, *rest = json.loads(capsys.readouterr().out)
     assert (kind["key"], kind["type"], kind["default"]) == ("samplers.engine.type", "embedded | sglang", "embedded")
     assert {one["advanced"] for one in rest} == {True}
-    assert cli.main(["keys", "model.endpoint.url"]) == 0
-    assert "model.endpoint.url (no default)   text\n    Gives" in capsys.readouterr().out
+    assert cli.main(["keys", "demos.demonstrators[].url"]) == 0
+    assert "demos.demonstrators[].url (no default)   text\n    (endpoint) Gives" in capsys.readouterr().out
 
 
 def test_the_schema_of_the_bundled_files_is_that_of_the_program(capsys: pytest.CaptureFixture[str]) -> None:

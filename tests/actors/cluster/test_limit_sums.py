@@ -14,7 +14,7 @@ from actors.desktop.providers.sandbox import cgroups, shares
 from actors.desktop.providers.sandbox.cgroups import GroupBounds
 from actors.desktop.providers.sandbox.shares import Room
 
-SMALL = Room(memory_mib=2048, processes=27_000)  # one of 4 GiB
+SMALL = Room(memory_mib=2048, processes=27_000, open_files=340_000, terminals=3072)  # one of 4 GiB
 
 
 @pytest.fixture(autouse=True)
@@ -29,14 +29,15 @@ def test_a_dry_run_says_each_sum_in_a_line(tmp_path: Path, capsys: pytest.Captur
     assert "memory at most 204 instead of 1500 for each of 10 desktops: 2040 of this machine's 2048 MiB" in [
         " ".join(line.split()) for line in lines
     ]
-    assert [line.split()[0] for line in lines[-2:]] == ["memory", "processes"]
+    assert [line.split()[0] for line in lines[-4:]] == ["memory", "processes", "open", "terminals"]
 
 
 def test_doctor_says_each_sum_and_what_mends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     deploy = deploy_files.load("local", ["desktops.warm_pool=2"])[0]
     found = {check.name: check for check in doctor.check_sums(deploy.desktops, ())}
-    assert list(found) == ["all memory", "all processes", "desktop memory"]
-    assert [check.ok for check in found.values()] == [True, True, True]
+    assert list(found) == ["all memory", "all processes", "all open files", "all terminals", "desktop memory"]
+    assert [check.ok for check in found.values()] == [True, True, False, True, True]
+    assert str(found["all open files"].mend).startswith("sysctl -w fs.file-max=3072000")
     assert not any(check.fatal for check in found.values())
     monkeypatch.setattr(cgroups, "held", lambda: GroupBounds(1500 << 20, 600))
     others = next(doctor.check_sums(deploy.desktops, ()))
