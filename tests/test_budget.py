@@ -50,12 +50,12 @@ BUDGET: dict[str, tuple[int, int]] = {
 
 # Comments that fight the formatter, and words that engineers elsewhere do not use: most uses in the product's Python.
 WORDS: dict[str, int] = {
-    "fmt: skip": 220,
+    "fmt: skip": 221,
     "told": 29,
     "anew": 0,
     "stands": 15,
     "beside": 32,
-    "Invariant:": 151,
+    "Invariant:": 152,
 }
 
 
