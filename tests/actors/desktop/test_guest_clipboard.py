@@ -82,8 +82,7 @@ async def test_a_text_outlives_its_window_however_that_ends(guest: Guest) -> Non
 async def test_files_outlive_their_window_and_cut_ones_are_moved_once(guest: Guest) -> None:
     await guest("write_file", path="Documents/one/a.txt", data=b"a")
     await guest("write_file", path="Documents/one/b.txt", data=b"b")
-    await guest("make_folder", path="Documents/two")
-    await guest("make_folder", path="Documents/three")
+    await guest("run", argv=["mkdir", "Documents/two", "Documents/three"], timeout_ms=5000)
     await guest.open("pcmanfm", "Documents/one", title="one")
     await copy_all(guest)
     await guest.act("hotkey", keys=["alt", "F4"])
