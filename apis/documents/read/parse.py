@@ -18,7 +18,7 @@ from apis.documents.read import office
 from apis.documents.read.archive import Archive
 from apis.documents.read.bounds import Bounds, Budget, RefusedError
 from apis.documents.read.markup import MarkupHandler, MarkupTree, walk
-from apis.documents.xlsx import zipped
+from apis.documents.zip import zipped
 from apis.guest.addresses import ROWS
 
 if TYPE_CHECKING:
