@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
-from apis.prompts.names import element_names, window_names
 
 from actors.desktop.answers import NOTHING, Answer, Answerer, Chat, Prompt, packed_prompt
 from actors.desktop.config import EndpointMember, Member, OracleMember, hasty, key_of, refuse_bad_pool, who
@@ -26,6 +25,7 @@ from apis.actions.reasoning import spoken
 from apis.actions.spaces import ActionSpace, routes_in
 from apis.observation import Observation
 from apis.prompts import USUAL, Sight
+from apis.prompts.compact import element_names, window_names
 from apis.prompts.text import Turn, escaped
 from apis.tasks import registry as tasks
 from apis.tasks.oracle import Oracle

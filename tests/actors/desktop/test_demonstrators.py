@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
-from apis.prompts.names import element_names, window_names
 from endpoint_stand_in import PAPER, Script, StandIn, completion
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
@@ -25,6 +24,7 @@ from actors.errors import DesktopFault
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.actions.grammar import RefusedAnswer, parse
 from apis.observation import Observation, from_guest
+from apis.prompts.compact import element_names, window_names
 from apis.prompts.text import Turn
 from policy.tokenizer import SPECIAL_TOKENS, Tokenizer
 from runtime.errors import ConfigError
