@@ -22,7 +22,7 @@ BUDGET: dict[str, tuple[int, int]] = {
     "actors/desktop": (10628, 46),
     "actors/entropulse": (702, 4),
     "actors/front": (1400, 10),
-    "actors/learner": (2399, 10),
+    "actors/learner": (2398, 10),
     "actors/replay": (5992, 27),
     "actors/sampler": (3120, 15),
     "apis": (886, 6),
