@@ -314,8 +314,13 @@ def main(argv: list[str]) -> int:
     """Take the session's environment and serve standard input and output."""
     parser = argparse.ArgumentParser(prog="agent")
     parser.add_argument("--run", type=Path, required=True)
+    parser.add_argument("--patience", type=int, default=1, help="how many times as long a look at the screen may take")
     args = parser.parse_args(argv)
     enter(args.run)
+    if args.patience > 1:
+        from guest.screen import walk
+
+        walk.WALK_S *= args.patience
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get between frames
     serve(sys.stdin.buffer, sink)

@@ -222,9 +222,11 @@ class QemuProvider(SandboxProvider):
         desktop = await super()._boot(sandbox, larger)
         assert desktop.outside is not None
         place = sandbox.disk / machine.DUMPED / "home"
+        longer = ("--patience", str(int(QemuConfig.PATIENCE))) if self._accelerator == "tcg" else ()
         return msgspec.structs.replace(
             desktop,
             address=abc.SshAddress(host="127.0.0.1", port=self._machines[sandbox.name].port),
+            agent=(*desktop.agent, *longer),
             outside=msgspec.structs.replace(desktop.outside, home=str(place)),
             warnings=(*desktop.warnings, *([TRANSLATED] if self._accelerator == "tcg" else ())),
         )
