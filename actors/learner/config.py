@@ -213,7 +213,7 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
     attention: Annotated[
         Literal["sdpa", "flex"],
         tuning(
-            "Computes attention by a call for each response (sdpa), or one for a packed sequence (flex), on a GPU alone."
+            "Computes attention by a call for each response (sdpa), or for a packed sequence (flex), on a GPU alone."
         ),
     ] = "sdpa"
     device_gib: Annotated[
