@@ -24,6 +24,8 @@ _APP_OF: dict[str, str] = {}
 
 
 def _index() -> None:
+    _BY_NAME.clear()
+    _APP_OF.clear()
     _BY_NAME.update({f"{each.owner}.{each.name}": each for functions in TOOLS.values() for each in functions})
     _APP_OF.update({f"{each.owner}.{each.name}": app for app, functions in TOOLS.items() for each in functions})
 
@@ -64,6 +66,7 @@ def shown(app: str, functions: Sequence[Function]) -> Iterator[None]:
         yield
     finally:
         TOOLS[app] = before
+        _index()
 
 
 def declared(owner: str, name: str) -> Function:
