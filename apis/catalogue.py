@@ -19,15 +19,12 @@ _DECLARED |= {folder: module.FUNCTIONS for folder, module in modules_brought("fu
 TOOLS: dict[str, tuple[Function, ...]] = {  # application -> its functions
     BY_FOLDER[folder].name: functions for folder, functions in _DECLARED.items()
 }
-_BY_NAME: dict[str, Function] = {}
-_APP_OF: dict[str, str] = {}
+_BY_NAME: dict[str, tuple[str, Function]] = {}  # with the application
 
 
 def _index() -> None:
     _BY_NAME.clear()
-    _APP_OF.clear()
-    _BY_NAME.update({f"{each.owner}.{each.name}": each for functions in TOOLS.values() for each in functions})
-    _APP_OF.update({f"{each.owner}.{each.name}": app for app, functions in TOOLS.items() for each in functions})
+    _BY_NAME.update({f"{one.owner}.{one.name}": (app, one) for app, functions in TOOLS.items() for one in functions})
 
 
 def _add(folders: Iterable[Path]) -> None:
@@ -71,12 +68,12 @@ def shown(app: str, functions: Sequence[Function]) -> Iterator[None]:
 
 def declared(owner: str, name: str) -> Function:
     """The declaration of an application's function. Raises LookupError."""
-    return _BY_NAME[f"{owner}.{name}"]
+    return _BY_NAME[f"{owner}.{name}"][1]
 
 
 def app_of(dotted: str) -> str | None:
     """The application that a function like "CalcTools.save" belongs to; None where there is none."""
-    return _APP_OF.get(dotted)
+    return _BY_NAME[dotted][0] if dotted in _BY_NAME else None
 
 
 def call(owner: str, name: str, **arguments: Any) -> Tool:
