@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -34,6 +35,7 @@ TERMINALS_LEAST = 4
 # Of a process with seats: an arena of memory for each thread that encodes prompts would keep what they free.
 SEATS_ENV = {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
 SCREEN_LEAST, SCREEN_MOST = (224, 224), 4096  # pixels
+_ALLOWED = re.compile(r"\*|(?:\*\.)?(?:[a-z0-9_-]{1,63}\.)+[a-z][a-z0-9-]{0,62}")  # in desktops.network.allow
 SCREEN_OF_APPS = (800, 600)  # dialogs of applications need so many; a window with a picture alone needs fewer
 
 
@@ -215,6 +217,35 @@ RemoteConfig = SshConfig | E2bConfig  # sessions elsewhere, whose limits are not
 ProviderConfig = SandboxConfig | ContainerConfig | QemuConfig | RemoteConfig
 
 
+class NetworkConfig(Section, frozen=True, kw_only=True):
+    """What desktops reach of the network."""
+
+    AT: ClassVar[str] = "desktops.network"
+
+    allow: Annotated[
+        list[str],
+        tuning("Lists names that desktops may reach: example.org, *.example.org for all below it, * for any."),
+    ] = []
+    mode: Annotated[
+        Literal["live", "record", "replay"],
+        tuning("Chooses who answers: the network, the network with each answer kept on tape, or the tape alone."),
+    ] = "live"
+    tape: Annotated[str, tuning("Names the folder of recorded answers, a file for each request.")] = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.allow:
+            if not _ALLOWED.fullmatch(name):
+                raise ConfigError(f"{self.AT}.allow: {name!r} is no name: example.org, *.example.org or *")
+        if self.mode != "replay" and not self.allow:
+            raise ConfigError(f"{self.AT}.allow is empty: nothing could be reached; leave {self.AT} out, or name some")
+        if (self.mode != "live") is not bool(self.tape):
+            raise ConfigError(f"{self.AT}.tape names a folder where mode is record or replay, and there alone")
+
+    def allows(self, host: str) -> bool:
+        return any(name in (host, "*") or (name[:1] == "*" and host.endswith(name[1:])) for name in self.allow)
+
+
 class PoolConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Desktops booted ahead."""
 
@@ -259,6 +290,7 @@ class DesktopsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     provider: ProviderConfig = SandboxConfig()
     pool: PoolConfig = PoolConfig()
     screen: ScreenConfig = ScreenConfig()
+    network: NetworkConfig | None = None
 
 
 # Which of an episode's screenshots are kept: the last, and with "some" all of one episode in `WHOLE_ONE_IN`, so that a

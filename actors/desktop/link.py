@@ -24,6 +24,7 @@ import msgspec
 
 from actors.desktop.faults import DesktopHealth, Evidence, LinkState
 from actors.desktop.mcp import McpTools
+from actors.desktop.network import PROXY, Network
 from actors.desktop.provider import Desktop
 from actors.errors import GuestRefused
 from apis import built
@@ -208,7 +209,13 @@ async def connect(desktop: Desktop) -> asyncssh.SSHClientConnection:
 class GuestLink:
     """Calls to the agent of one desktop; many may be under way at once, the agent takes them in order."""
 
-    def __init__(self, connection: asyncssh.SSHClientConnection, process: asyncssh.SSHClientProcess[bytes]) -> None:
+    def __init__(
+        self,
+        connection: asyncssh.SSHClientConnection,
+        process: asyncssh.SSHClientProcess[bytes],
+        door: asyncio.Server | None = None,
+    ) -> None:
+        self._door = door  # to the network
         self._connection = connection
         self._process = process
         self._numbers = itertools.count(1)
@@ -218,21 +225,28 @@ class GuestLink:
         self._reader = asyncio.get_running_loop().create_task(self._read(), name="guest link")
 
     @classmethod
-    async def open(cls, desktop: Desktop, *, timeout_s: float) -> GuestLink:
-        """Connect, start the agent and wait until the desktop is ready. Raises LinkDown."""
+    async def open(cls, desktop: Desktop, *, timeout_s: float, network: Network | None = None) -> GuestLink:
+        """Connect, start the agent and wait until the desktop is ready; it reaches `network`. Raises LinkDown."""
         try:
             async with asyncio.timeout(timeout_s):
                 connection = await connect(desktop)
+                agent, door = desktop.agent, None
                 try:
+                    if network is not None:
+                        door, agent = await network.serve(desktop, connection), (*agent, "--proxy", PROXY)
                     process = await connection.create_process(
-                        shlex.join(desktop.agent), encoding=None, window=_WINDOW_BYTES, max_pktsize=_PACKET_BYTES
+                        shlex.join(agent), encoding=None, window=_WINDOW_BYTES, max_pktsize=_PACKET_BYTES
                     )
-                    link = cls(connection, process)
+                    link = cls(connection, process, door)
                 except BaseException:
                     connection.abort()
+                    if door is not None:
+                        door.close()
                     raise
                 try:
                     await link.call("ready", timeout_s=timeout_s)
+                    for path, data in network.trusted.items() if network is not None else ():
+                        await link.call("write_file", timeout_s=timeout_s, path=path, data=data)
                 except BaseException:
                     await link.close()
                     raise
@@ -331,6 +345,8 @@ class GuestLink:
         self._fail(LinkState.LOST, "closed")
         await self._mcp.close()
         self._reader.cancel()
+        if self._door is not None:
+            self._door.close()
         self._connection.close()
         try:
             async with asyncio.timeout(_CLOSE_S):

@@ -16,6 +16,8 @@ from actors.desktop.files.read_home import FileSeen, ReadLimits
 from apis.observation import SCREEN
 from apis.tasks.verify.verify import WantedFile
 
+PROXY_PORT = 3128  # of a desktop's own loopback, where what it may reach of the network is
+
 
 class SshAddress(msgspec.Struct, frozen=True, kw_only=True):
     """Where SSH answers: a Unix socket's path, or a host and a port."""
@@ -47,13 +49,14 @@ class DesktopSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     processes: int = 600
     open_files: int = 512  # descriptors of one process
     terminals: int = 64
+    network: bool = False  # whether its SSH server listens for the proxy
 
     @classmethod
-    def of(cls, config: SandboxConfig, screen: ScreenConfig) -> DesktopSpec:
+    def of(cls, config: SandboxConfig, screen: ScreenConfig, *, network: bool = False) -> DesktopSpec:
         return cls(
             width=screen.width, height=screen.height, home_template=screen.home_template,
             memory_bytes=config.memory_mib << 20, disk_bytes=config.disk_mib << 20, processes=config.max_processes,
-            open_files=config.open_files, terminals=config.terminals,
+            open_files=config.open_files, terminals=config.terminals, network=network,
         )  # fmt: skip
 
 

@@ -315,8 +315,11 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="agent")
     parser.add_argument("--run", type=Path, required=True)
     parser.add_argument("--patience", type=int, default=1, help="how many times as long a look at the screen may take")
+    parser.add_argument("--proxy", default="")
     args = parser.parse_args(argv)
     enter(args.run)
+    if args.proxy:
+        os.environ.update(dict.fromkeys(("http_proxy", "https_proxy"), args.proxy), no_proxy="localhost,127.0.0.1")
     if args.patience > 1:
         from guest.screen import walk
 

@@ -63,7 +63,7 @@ def covered(task: Task, at_hand: AtHand, present: Present, *, published: bool = 
     weak = {name: one.weak for name in left if (one := LEFT_METRICS.get(name)) and one.weak}
     notes = [f"{name}: refused here though the published one accepts it: {said}" for name, said in weak.items()]
     if task.proxy:
-        notes.append("the published desktops reach pages by a proxy, these reach none")
+        notes.append("the published desktops reach pages by a proxy, these by desktops.network")
     verdict = verdict_of(needs)
     return Covered(task.id, verdict, needs, "published" if left else "here", no_network(task), notes)
 

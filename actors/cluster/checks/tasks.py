@@ -101,6 +101,8 @@ def _check_files(args: argparse.Namespace) -> int:
     left = sum(one.verdict == "runnable" and one.judge == "published" for one in rows)
     output.line("\n" + ", ".join(f"{count} {verdict}" for verdict, count in verdicts))
     output.line(f"{sum(one.solvable for one in rows)} can be solved here; the published package judges {left}")
+    if pages := sum(one.verdict == "runnable" and bool(one.offline) for one in rows):
+        output.line(f"{pages} more can be solved where desktops.network reaches their pages")
     return int(bool(bad))
 
 

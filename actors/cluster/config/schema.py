@@ -142,6 +142,7 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
     memo_file: Annotated[
         str, key("Names the memo's .parquet file. Runs share it. Empty: memo.parquet next to the runs.")
     ] = ""
+    network: desktop.NetworkConfig | None = None  # that desktops reach by a proxy
     screen: Annotated[str, tuning("Sets the desktops' screen, WIDTHxHEIGHT in pixels.")] = "x".join(map(str, SCREEN))
 
     def __post_init__(self) -> None:
@@ -151,6 +152,10 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
             raise ConfigError(
                 f"desktops.memo is {self.memo} and desktops.provider is remote: nothing says what desktops there"
                 " are made of; set desktops.memo to off"
+            )
+        if self.network is not None and (self.memo != "off" or isinstance(self.provider, desktop.RemoteConfig)):
+            raise ConfigError(
+                "desktops.network goes with desktops.memo: off, since pages change, and with a provider of this machine"
             )
         if self.memo_file and not self.memo_file.endswith(".parquet"):
             raise ConfigError(f"desktops.memo_file is {self.memo_file}: it is a .parquet file")
@@ -207,7 +212,7 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
             pool = msgspec.structs.replace(pool, boot_timeout_s=pool.boot_timeout_s * provider.PATIENCE)
         width, height = desktop.screen_of(self.screen)
         screen = desktop.ScreenConfig(width=width, height=height)
-        return desktop.DesktopsConfig(provider=provider, pool=pool, screen=screen)
+        return desktop.DesktopsConfig(provider=provider, pool=pool, screen=screen, network=self.network)
 
     def seat(self, prompt: desktop.PromptConfig) -> desktop.SeatConfig:
         seat = desktop.SeatConfig(

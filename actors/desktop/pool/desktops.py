@@ -28,6 +28,7 @@ import msgspec
 
 from actors.desktop.faults import Culprit, DesktopHealth, error_for
 from actors.desktop.link import GuestLink, LinkDown, evidence_of
+from actors.desktop.network import Network
 from actors.desktop.provider import Desktop, DesktopSpec, Provider
 from actors.errors import DesktopFault, GuestRefused, LeaseLost
 from runtime.disk import Log
@@ -276,13 +277,14 @@ class ProvidedDesktops:
         self._lives = lives
         self._log = log
         self._left = left
+        self.network: Network | None = None  # that desktops reach
 
     async def boot(self, timeout_s: float) -> BootedDesktop:
         """A new desktop that has answered. Raises DesktopFault and OSError."""
         desktop = await self._provider.boot(self.spec)
         self._lives.begin(desktop.name)
         try:
-            link = await GuestLink.open(desktop, timeout_s=timeout_s)
+            link = await GuestLink.open(desktop, timeout_s=timeout_s, network=self.network)
         except BaseException as error:
             self._lives.retire(desktop.name)
             async with asyncio.timeout(REMOVE_S):  # shielded: the boot's own deadline may come meanwhile

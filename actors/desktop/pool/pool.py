@@ -31,6 +31,7 @@ from actors.desktop.config import (
     key_of,
 )
 from actors.desktop.faults import FaultCause, fault
+from actors.desktop.network import Network
 from actors.desktop.pool import desktops
 from actors.desktop.pool.desktops import (
     REMOVE_S,
@@ -174,11 +175,13 @@ class DesktopPool:
         cls, config: DesktopsConfig, run_dir: Path, log: Log | None = None, *, fit_seats: int = 0
     ) -> DesktopPool:
         """The configured provider with a pool before it. `fit_seats` is that of `fit`. Raises ConfigError."""
+        network = None if config.network is None else await Network.open(config.network, log or NoLog())
         provider = await open_provider(config.provider, run_dir.name, config.screen)
         boots = config.pool.boots_at_once or boots_at_once(
             config.provider, config.pool.processes, len(os.sched_getaffinity(0)), shares.room().memory_mib
         )
         pool = cls(provider, desktop_of(config), msgspec.structs.replace(config.pool, boots_at_once=boots), log)
+        pool._desktops.network = network
         try:
             pool.fit(config, fit_seats)  # the provider is open, so each other process of the run sees this one
         except BaseException:
@@ -449,4 +452,4 @@ def desktop_of(config: DesktopsConfig, fit_seats: int = 0) -> DesktopSpec:
     if fit_seats:
         key, there = "desktops.count per process", shares.of_this_process(Path(settings.folder))
         settings = shares.fitted(settings, fit_seats, config.pool.warm_pool, there, key=key)
-    return DesktopSpec.of(settings, config.screen)
+    return DesktopSpec.of(settings, config.screen, network=config.network is not None)

@@ -55,7 +55,12 @@ GROUP = f"""root:x:0:
 {GUEST_USER}:x:{GUEST_UID}:
 nogroup:x:65534:
 """
-SSHD = f"""HostKey {GUEST_RUN}/host_key
+
+
+def sshd(listens_at: str = "") -> str:
+    """The settings of a desktop's SSH server, which listens at that address for its owner, or nowhere."""
+    forwards = f"remote\nPermitListen {listens_at}" if listens_at else "no"
+    return f"""HostKey {GUEST_RUN}/host_key
 AuthorizedKeysFile {GUEST_RUN}/authorized_keys
 PidFile none
 UsePAM no
@@ -66,11 +71,13 @@ UseDNS no
 PrintMotd no
 PrintLastLog no
 X11Forwarding no
-AllowTcpForwarding no
+AllowTcpForwarding {forwards}
 AllowAgentForwarding no
 AllowStreamLocalForwarding no
 LogLevel ERROR
 """
+
+
 # Of /etc only what programs of a desktop read; host keys, accounts and services stay out.
 ETC = (
     "X11", "alternatives", "at-spi2", "bash.bashrc", "dbus-1", "dconf", "fonts", "gimp", "gtk-2.0", "gtk-3.0",

@@ -185,7 +185,8 @@ class Sandbox:
         self.warnings += make_disk(self.disk, self.lease.uid, spec.disk_bytes)
         self.warnings += make_terminals(self.terminals, spec.terminals)
         fill_home(self.disk / "home", template, self.lease.uid)
-        for file, data in (("host_key", host_key), ("authorized_keys", authorized), ("sshd_config", command.SSHD)):
+        sshd = command.sshd(f"127.0.0.1:{abc.PROXY_PORT}" if spec.network else "")
+        for file, data in (("host_key", host_key), ("authorized_keys", authorized), ("sshd_config", sshd)):
             path = self.disk / "run" / file
             path.touch(mode=0o600)
             path.write_bytes(data if isinstance(data, bytes) else data.encode())
