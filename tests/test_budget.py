@@ -18,8 +18,8 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python, and of TOML that it reads.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (137, 3),
-    "actors/cluster": (14153, 71),
-    "actors/desktop": (10630, 46),
+    "actors/cluster": (14160, 71),
+    "actors/desktop": (11038, 47),
     "actors/entropulse": (702, 4),
     "actors/front": (1400, 10),
     "actors/learner": (2398, 10),
@@ -31,7 +31,7 @@ BUDGET: dict[str, tuple[int, int]] = {
     "apis/build": (605, 6),
     "apis/documents": (1603, 14),
     "apis/functions": (484, 3),
-    "apis/guest": (11106, 65),
+    "apis/guest": (11109, 65),
     "apis/plans": (203, 3),
     "apis/prompts": (472, 6),
     "apis/tasks": (6916, 40),
