@@ -61,7 +61,6 @@ WITHOUT = {
     "actors/desktop/memo.py:Memo.close": DISK,
     "actors/desktop/network.py:Network._answers": CALLER,
     "actors/desktop/network.py:Network._asked": "the client's limit of a request",
-    "actors/desktop/network.py:Network._through": CALLER,
     "actors/desktop/network.py:_body": CALLER,
     "actors/desktop/network.py:_pass": CALLER,
     "actors/desktop/providers/ssh.py:read_home": CALLER,
