@@ -14,6 +14,6 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def empty(plot: Any, name: str, title: str, caption: str, **_: Any) -> drawing.Picture:
         drawing.pyplot().close(plot)
-        return drawing.Picture(name, title, caption, drawing.Markup(""))
+        return drawing.Picture(name, title, caption, b"")
 
     monkeypatch.setattr(drawing, "drawn", empty)

@@ -160,7 +160,7 @@ def test_a_key_that_is_read_at_the_start_is_refused_with_what_to_do(key: str) ->
 def test_another_count_ends_no_other_seat_while_their_limits_fit(
     monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], memory_mib: int, moved: list[str]
 ) -> None:
-    room = shares.Room(memory_mib=memory_mib, processes=6_000)
+    room = shares.Room(memory_mib=memory_mib, processes=6_000, open_files=6 * 600 * 512, terminals=300)
     monkeypatch.setattr(shares, "room", lambda: room)
     begun, before = planned()
     _, after = planned(**changed)

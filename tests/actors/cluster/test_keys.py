@@ -12,7 +12,7 @@ import pytest
 from actors.cluster import cli
 from actors.cluster.config import deploy_files, keys, typed_yaml
 from actors.cluster.config.schema import DeployFile
-from actors.desktop.config import ContainerConfig, E2bConfig, QemuConfig
+from actors.desktop.config import ContainerConfig, E2bConfig, NetworkConfig, QemuConfig
 from actors.sampler.config import EmbeddedConfig, SglangConfig
 from runtime.errors import ConfigError
 
@@ -62,6 +62,12 @@ def test_each_has_a_meaning_and_the_default_that_a_file_without_it_gets(one: key
     if one.key.startswith("model.endpoint."):  # a section that a file without it has not
         far = {"model": {"endpoint": {"url": "https://example.org/v1", "model": "m"}}}
         assert typed_yaml.build(far, DeployFile, [word], source="x") == typed_yaml.build(far, DeployFile, source="x")
+        return
+    if one.key.startswith("desktops.network."):
+        word = f"desktops.network={{allow: ['*'], {one.key.rpartition('.')[2]}: {one.default or repr('')}}}"
+        if not one.key.endswith("allow"):
+            made = typed_yaml.build({}, DeployFile, [word], source="x")
+            assert made.desktops.network == NetworkConfig(allow=["*"])
         return
     made = typed_yaml.build({}, DeployFile, [word], source="x")
     assert made == DeployFile()

@@ -49,8 +49,9 @@ def test_a_whole_run_is_shown_and_no_word_of_a_guest_steers_anything(
     document_ = json.loads(capsys.readouterr().out)
     assert document_["figures"]["name"] == "one"
     assert {Path(file).name for file in document_["files"]} == {"report.html", "curve.png", "one.figures.gz"}
-    for name in ("curve", "token-entropy", "action-entropy", "coverage", "kl", "clip-fraction", "mismatch"):
-        assert f'id="{name}-' in page
+    for name in ("token-entropy", "action-entropy", "coverage", "kl", "clip-fraction", "mismatch"):
+        assert f'id="picture-{name}"' in page
+    assert page.count('<img class="graph" src="data:image/png;base64,') > 6, "and the curve of success"
     assert "0.333 (2/6)" in page
     assert "&lt;script&gt;alert(1)" in page
     assert "file_manager/held-out/5" in page

@@ -43,7 +43,8 @@ def unplayed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Broken:
     """Whole commands in `folder`, whose runs no desktop plays."""
     found = Broken()
     monkeypatch.setattr(runcommand, "_needs", lambda _: None)
-    monkeypatch.setattr(doctor, "examine", lambda _: [])
+    for name in ("examine", "check_offices"):
+        monkeypatch.setattr(doctor, name, lambda _: [])
     for name in ("plan", "recording", "evaluating"):
         monkeypatch.setattr(compose, name, lambda *_, **__: SimpleNamespace(caution=""))
     monkeypatch.setattr(execute, "execute", lambda _plan, record, _job: record)
