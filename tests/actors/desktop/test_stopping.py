@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from actors.desktop.providers.sandbox import cgroups, ending
 from actors.errors import AgentBrokeDesktop, DesktopFault
 from apis.guest.session.members import Member, descendants, running
 from apis.tasks.verify.verify import WantedFile
+from tests.heard import until
 from tests.proofs import proofs
 
 # Each writes on and on: through processes started one by one (vfork), from a thread whose first one has ended, from
@@ -138,6 +138,7 @@ async def test_a_stranger_in_a_desktop_s_groups_is_stopped_like_the_others(
     monkeypatch.setattr(cgroups, "thaw", lambda _: done.append("thawed"))
     monkeypatch.setattr(ending, "SIGNALS_S", 0.3 if stays else 30.0)
     monkeypatch.setattr(ending, "STOP_S", 1.0)
+    monkeypatch.setattr(ending, "_LOOKS_LEAST", 1)  # however slow this machine is now
     desktop = Outside(home="", uid=0, init_pid=first, cgroups={"pids": "simulated"})
     if stays:
         with pytest.raises(DesktopFault, match=r"^still_running: 1 processes still run"):
@@ -154,10 +155,11 @@ async def test_nothing_that_a_guest_starts_runs_on(guest: Guest, monkeypatch: py
     for name, argv in WRITERS.items():
         await guest("launch", argv=[part.replace("WHERE", name) for part in argv])
     wanted = [WantedFile(name) for name in WRITERS]
-    until = time.monotonic() + 10
-    while not all(one.data for one in await guest.provider.read_home(guest.desktop, wanted, ReadLimits())):
-        assert time.monotonic() < until
-        await asyncio.sleep(0.05)
+
+    async def written() -> bool:
+        return all(one.data for one in await guest.provider.read_home(guest.desktop, wanted, ReadLimits()))
+
+    await until(written)
     await guest("settle", timeout_ms=100)
     desktop = guest.desktop
     if way.endswith("freezer"):
@@ -214,15 +216,14 @@ async def test_a_program_that_wakes_itself_is_the_policys_doing(
 ):
     monkeypatch.setattr(ending, "SIGNALS_S", 0.5)
     monkeypatch.setattr(ending, "STOP_S", 1.0)
+    monkeypatch.setattr(ending, "_LOOKS_LEAST", 1)  # however slow this machine is now
     pool = await DesktopPool.open(DesktopsConfig(provider=SandboxConfig(state_dir=state_dir)), tmp_path)
     try:
         booted = await pool.acquire(30.0)
         body = LeasedDesktop(booted)
         await body.call("launch", {"argv": ["python3", "-c", WAKES]}, 10.0)
-        until = time.monotonic() + 10
-        while (await booted.provider.read_home(booted.desktop, [WantedFile("awake")], ReadLimits()))[0].data is None:
-            assert time.monotonic() < until
-            await asyncio.sleep(0.05)
+        assert booted.desktop.outside is not None
+        await until(Path(booted.desktop.outside.home, "awake").exists)
         body.acted = acted or body.acted
         with pytest.raises(AgentBrokeDesktop if acted else DesktopFault, match=r"^still_running: "):
             await body.frozen_files([], 30.0)
@@ -237,10 +238,14 @@ async def test_a_desktop_that_has_ended_is_not_held_still(state_dir: str, tmp_pa
         booted = await pool.acquire(30.0)
         body = LeasedDesktop(booted)
         body.acted = acted or body.acted
-        await body.call("launch", {"argv": ["sh", "-c", "sleep 0.3; pkill Xvfb"]}, 10.0)
-        async with asyncio.timeout(20):
-            while (await booted.provider.probe(booted.desktop)).alive:  # noqa: ASYNC110 - a desktop's
-                await asyncio.sleep(0.02)
+        await body.call("launch", {"argv": ["sh", "-c", "until [ -e end ]; do sleep 0.05; done; pkill Xvfb"]}, 60.0)
+        assert booted.desktop.outside is not None
+        os.mknod(os.path.join(booted.desktop.outside.home, "end"))  # only now: the call has its answer
+
+        async def ended() -> bool:
+            return not (await booted.provider.probe(booted.desktop)).alive
+
+        await until(ended)
         with pytest.raises(AgentBrokeDesktop if acted else DesktopFault) as ended:
             await body.frozen_files([WantedFile("x")], 30.0)
         assert str(ended.value).startswith("session_ended: " if acted else "boot_failed: ")

@@ -279,11 +279,10 @@ class SandboxProvider(abc.Provider):
         left = ending.memory_left()
         if sandbox is None or sandbox.process is None or sandbox.init is None:
             return DesktopHealth(alive=False, memory_left=left)
-        code = sandbox.process.poll()
         return DesktopHealth(
-            alive=code is None and sandbox.alive,
+            alive=sandbox.alive,
             said=sandbox.last_words(),  # also of one that seems alive: it may be closing its socket just now
-            exit_signal=-code if code is not None and code < 0 else 0,
+            exit_signal=max(0, -(sandbox.process.poll() or 0)),
             oom_kills=cgroups.oom_kills(sandbox.groups),
             processes_refused=cgroups.processes_refused(sandbox.groups),
             limit_hits=cgroups.limit_hits(sandbox.groups),

@@ -161,7 +161,8 @@ class Sandbox:
 
     @property
     def alive(self) -> bool:
-        return self.init is not None and self.init.alive
+        """Whether both run: the outer process ends first when the first one inside has given up."""
+        return self.init is not None and self.init.alive and self.process is not None and self.process.poll() is None
 
     @property
     def terminals(self) -> Path:
