@@ -159,6 +159,10 @@ class Memo:
         self._used(key, line)
         return shown
 
+    def picture(self, key: Key) -> bytes | None:
+        line = self._lines.get(key)
+        return None if line is None else line.picture
+
     def result(self, key: Key) -> str | None:
         line = self._lines.get(key)
         return None if line is None else line.result
@@ -198,6 +202,7 @@ class Memo:
         of: str,
         *,
         seen: Observation | None = None,
+        picture: bytes | None = None,
         result: str | None = None,
         verdict: TaskVerdict | None = None,
     ) -> bool:
@@ -205,7 +210,7 @@ class Memo:
         remembered otherwise. `of` is the task's id. What is larger than a line is not kept, nor what a late program
         lacks on the screen."""
         packed = None if seen is None or seen.cut else msgspec.msgpack.encode(by_place(seen))
-        fresh = MemoLine(self.scope, key, of, result, packed, verdict, 1)
+        fresh = MemoLine(self.scope, key, of, result, packed, verdict, 1, picture)
         known = self._lines.get(key)
         if known is not None and (other := known.contradicts(fresh)):
             self.drop(key, of, other)

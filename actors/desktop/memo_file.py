@@ -21,9 +21,9 @@ from runtime import disk
 from runtime.errors import StoreError
 
 Key = bytes  # 16 of them
-FORMAT = b"computerrl-memo/1"
-COLUMNS = ("scope", "key", "task", "result", "seen", "success", "reason", "score", "uses")
-TEXTS = ["scope", "task", "result", "seen", "reason"]
+FORMAT = b"computerrl-memo/2"
+COLUMNS = ("scope", "key", "task", "result", "seen", "picture", "success", "reason", "score", "uses")
+TEXTS = ["scope", "task", "result", "seen", "picture", "reason"]
 FILE_MOST = 256 << 20  # bytes of a file that is read
 ROWS_MOST = 1 << 20
 RAW_MOST = 512 << 20  # bytes of all texts and screens; above it the lines that were used least go
@@ -40,12 +40,15 @@ class MemoLine(msgspec.Struct, frozen=True):
     seen: bytes | None = None  # an Observation as MessagePack
     verdict: TaskVerdict | None = None
     uses: int = 0  # how often it was made or asked for
+    picture: bytes | None = None  # of the same screen, a PNG, where a model has seen it
 
     @property
     def size_bytes(self) -> int:
-        return len(self.seen or b"") + len((self.result or "").encode()) + len(self.task) + 200
+        shown = len(self.seen or b"") + len(self.picture or b"")
+        return shown + len((self.result or "").encode()) + len(self.task) + 200
 
     def contradicts(self, other: MemoLine) -> str:
+        """What both know and know otherwise, "" where nothing is. Pictures differ by a caret that blinks."""
         for what in ("result", "seen", "verdict"):
             mine, its = getattr(self, what), getattr(other, what)
             if mine is not None and its is not None and mine != its:
@@ -60,7 +63,8 @@ class MemoLine(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(other, uses=self.uses + other.uses, **more)
 
 
-_KNOWN = ("result", "seen", "verdict")
+_OWN = frozenset(MemoLine.__struct_fields__)
+_KNOWN = ("result", "seen", "picture", "verdict")
 
 
 class MemoChange(msgspec.Struct, frozen=True):
@@ -120,7 +124,7 @@ def fits(line: MemoLine) -> bool:
     """Whether a reader takes it."""
     reason = "" if line.verdict is None else line.verdict.reason
     texts = (line.scope, line.task, line.result or "", reason)
-    return max(len(line.seen or b""), *(len(text.encode()) for text in texts)) <= TEXT_MOST
+    return max(len(line.seen or b""), len(line.picture or b""), *(len(text.encode()) for text in texts)) <= TEXT_MOST
 
 
 def merge(file: Path, changes: Mapping[Key, MemoChange]) -> list[MemoLine]:
@@ -190,7 +194,7 @@ def _schema() -> Any:
     import pyarrow as pa
 
     kinds = (
-        *(pa.string(), pa.binary(16), pa.string(), pa.string(), pa.binary()),
+        *(pa.string(), pa.binary(16), pa.string(), pa.string(), pa.binary(), pa.binary()),
         *(pa.bool_(), pa.string(), pa.float64(), pa.int64()),
     )
     return pa.schema(list(zip(COLUMNS, kinds, strict=True)))
@@ -206,6 +210,6 @@ def _line(row: dict[str, Any]) -> MemoLine:
     verdict = None
     if row["success"] is not None:
         verdict = msgspec.convert({name: row[name] for name in ("success", "reason", "score")}, TaskVerdict)
-    line = MemoLine(row["scope"], row["key"], row["task"], row["result"], row["seen"], verdict, row["uses"])
+    line = MemoLine(**{name: row[name] for name in COLUMNS if name in _OWN}, verdict=verdict)
     msgspec.convert(msgspec.structs.asdict(line), MemoLine)  # no part of it is missing
     return line

@@ -150,6 +150,7 @@ class DesktopScene(DesktopControl):
 
 
 JUDGED = b"judged"  # behind the key of what waits for a verdict
+PICTURED = b"pictured"  # or for a picture
 NOT_REMEMBERED = "not_remembered"  # cause of a fault where no desktop may be booted
 DISAGREES = "memo_disagrees"
 Known = TypeVar("Known")
@@ -194,7 +195,14 @@ class RememberedScene:
         return self._shown
 
     async def picture(self) -> bytes:
-        return await (await self._desktop()).picture()
+        """The screen that `observe` has just shown, as PNG. Raises as `DesktopScene` does."""
+        if (known := await self._known(self._key + PICTURED, lambda _: self._memo.picture(self._key))) is not None:
+            return known
+        taken = await (await self._desktop()).picture()
+        self.remembered = False
+        self._memo.keep(self._key, self._task, picture=taken)
+        self.ended()
+        return taken
 
     async def act(self, action: Action, observation: Observation) -> tuple[str, bool | None]:
         todo = plan(action, observation)

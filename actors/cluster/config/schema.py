@@ -312,10 +312,10 @@ class Deploy(Section, frozen=True, kw_only=True):
                     f"learner.vision is {trained}: new towers go to embedded engines by disk alone; set"
                     " samplers.engine.type to embedded and weight_sync.transport to disk"
                 )
-        if memo != "off" and (prompt.format != "compact" or prompt.sight.picture):
+        if memo != "off" and prompt.format != "compact":
             raise ConfigError(
-                f"desktops.memo is {memo} and prompt.format is {prompt.format}, with observation {prompt.observation}:"
-                " pictures and numbers of windows differ from desktop to desktop; set desktops.memo to off"
+                f"desktops.memo is {memo} and prompt.format is {prompt.format}: it shows numbers of windows, which"
+                " differ from desktop to desktop; set desktops.memo to off"
             )
         for name, value in (("demos.source", self.demos.source), ("learner.probe_every", self.learner.probe_every)):
             if prompt.sight.picture and value:

@@ -72,7 +72,7 @@ class FakeDesktop:
         return f"did {ACTIONS.index(action)} as number {len(self.done)}", None
 
     async def picture(self) -> bytes:
-        raise AssertionError
+        return f"{self.number} after {len(self.done)}".encode()  # as with a caret that blinks
 
     async def screenshot(self) -> bytes | None:
         return None
@@ -296,6 +296,37 @@ async def test_a_seat_goes_on_by_itself_where_the_awaited_desktop_breaks(tmp_pat
     first, *rest = await asyncio.gather(*(played(scene, SOLVED) for scene in scenes), return_exceptions=True)
     assert isinstance(first, AgentBrokeDesktop)
     assert rest == [await played(FakeDesktop(), SOLVED)] * 2
+
+
+async def seen_by_eye(scene: RememberedScene) -> list[bytes]:
+    """The pictures of an episode of two actions."""
+    try:
+        await scene.prepare()
+        pictures = []
+        for move in SOLVED:
+            now = await scene.observe()
+            pictures.append(await scene.picture())
+            await scene.act(ACTIONS[move], now)
+        return pictures
+    finally:
+        scene.ended()
+
+
+async def test_what_a_model_sees_is_one_desktops_picture_and_is_remembered(tmp_path: Path) -> None:
+    kept, leases = memo(tmp_path), WorkingLeases()
+    await played(RememberedScene(TASK, kept, leases), [])  # without eyes: no picture is remembered
+    scenes = [RememberedScene(TASK, kept, leases) for _ in range(4)]
+    first, *rest = await asyncio.gather(*(seen_by_eye(scene) for scene in scenes))
+    assert len(leases.given) == 2
+    assert first == [f"{leases.given[1].number} after {n}".encode() for n in (0, 1)]
+    assert rest == [first] * 3
+    await kept.close()
+    other = await Memo.open(kept.scope, tmp_path / "memo.parquet")
+    scene = RememberedScene(TASK, other, leases)
+    assert await seen_by_eye(scene) == first
+    assert scene.remembered
+    assert len(leases.given) == 2
+    assert other.contradicted == 0
 
 
 async def test_another_process_knows_what_was_remembered(tmp_path: Path) -> None:
