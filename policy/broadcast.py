@@ -1,4 +1,4 @@
-"""Weights by collective: the sender's side of one group with SGLang's engines.
+"""Weights without a disk: the sender's side of one group with SGLang's engines, and memory that an engine reads.
 
 Invariant: a group lives for one weight sync. Rank 0 is the sender and keeps the group's store. Every engine takes as
 many of the following ranks as it has tensor-parallel parts. What is sent is exactly what `described` gives, in its
@@ -7,16 +7,17 @@ order, in its types. Once the group is closed no engine waits in it any more: it
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import datetime
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from math import prod
+from multiprocessing.reduction import ForkingPickler
 
-import msgspec
 import torch
 import torch.distributed as dist
+import torch.multiprocessing
 from torch import Tensor
 from torch.distributed.distributed_c10d import (
     Backend,
@@ -27,37 +28,23 @@ from torch.distributed.distributed_c10d import (
 )
 
 from policy.errors import LearnerError
+from policy.tensorfiles import BroadcastPart
 
 PART_BYTES = 512 << 20  # sender and engine hold a part twice while it is under way
 
 
-class Described(msgspec.Struct, frozen=True):
-    """What is sent at once: Hugging Face names, types without `torch.`, shapes."""
-
-    names: list[str]
-    dtypes: list[str]
-    shapes: list[list[int]]
-
-
-def described(tensors: Mapping[str, Tensor]) -> Described:
-    """The description of `tensors` in their order."""
-    kinds = [str(tensor.dtype).removeprefix("torch.") for tensor in tensors.values()]
-    return Described(list(tensors), kinds, [list(tensor.shape) for tensor in tensors.values()])
-
-
-def split(whole: Described, limit_bytes: int = PART_BYTES) -> list[Described]:
-    """`whole` in parts of at most `limit_bytes`, or of one tensor where that alone is larger."""
-    parts: list[Described] = []
+def split(tensors: Mapping[str, Tensor], limit_bytes: int) -> list[BroadcastPart]:
+    """`tensors` in their order, in parts of at most `limit_bytes`, or of one tensor where that alone is larger."""
+    parts: list[BroadcastPart] = []
     room = 0
-    for name, dtype, shape in zip(whole.names, whole.dtypes, whole.shapes, strict=True):
-        size = prod(shape) * getattr(torch, dtype).itemsize
-        if not parts or size > room:
-            parts.append(Described([], [], []))
+    for name, tensor in tensors.items():
+        if not parts or tensor.nbytes > room:
+            parts.append(BroadcastPart(names=[], dtypes=[], shapes=[]))
             room = limit_bytes
         parts[-1].names.append(name)
-        parts[-1].dtypes.append(dtype)
-        parts[-1].shapes.append(shape)
-        room -= size
+        parts[-1].dtypes.append(str(tensor.dtype).removeprefix("torch."))
+        parts[-1].shapes.append(list(tensor.shape))
+        room -= tensor.nbytes
     return parts
 
 
@@ -108,13 +95,9 @@ class SendingGroup:
                     group_name=GroupName(self._name),
                     timeout=self._timeout,
                 )
-        except RuntimeError as error:
-            cause = str(error)
-        else:
             _world.pg_group_ranks[self._group] = {rank: rank for rank in range(self._size)}
-            return
-        # Not from the error: its frames hold the store, and engines wait in the group as long as that lives.
-        raise LearnerError(f"not all engines joined {self._name}: {_line(cause)}")
+        except RuntimeError as error:
+            raise _failed(f"not all engines joined {self._name}", error) from None
 
     def send(self, tensors: Sequence[Tensor], *, timeout_s: float | None = None) -> None:
         """Broadcast the bytes of `tensors` end to end. Raises LearnerError."""
@@ -128,12 +111,9 @@ class SendingGroup:
             options.rootRank, options.timeout = 0, limit
             self._group.broadcast([content], options).wait(limit)
         except RuntimeError as error:
-            cause = str(error)
-        else:
-            return
-        if self._backend == "nccl":  # what it still waits for would keep `close` waiting, and the GPU busy
-            self._group.abort()
-        raise LearnerError(f"weights were not taken by all of {self._name}: {_line(cause)}")
+            if self._backend == "nccl":  # what it still waits for would keep `close` waiting, and the GPU busy
+                self._group.abort()
+            raise _failed(f"weights were not taken by all of {self._name}", error) from None
 
     def close(self) -> None:
         """Forget the group, and the store with it. Repeating it changes nothing. Raises LearnerError."""
@@ -143,10 +123,7 @@ class SendingGroup:
         try:
             dist.destroy_process_group(group)
         except RuntimeError as error:
-            cause = str(error)
-        else:
-            return
-        raise LearnerError(f"the group {self._name} could not be ended: {_line(cause)}")
+            raise _failed(f"the group {self._name} could not be ended", error) from None
 
 
 @contextlib.contextmanager
@@ -169,5 +146,23 @@ def _errors_returned() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _line(text: str) -> str:
-    return text.partition("\n")[0][:300]
+def _failed(what: str, error: RuntimeError) -> LearnerError:
+    """The error to raise; torch's loses its frames: they hold the store, and engines wait as long as that lives."""
+    return LearnerError(f"{what}: {str(error.with_traceback(None)).partition(chr(10))[0][:300]}")
+
+
+def handles(tensors: Mapping[str, Tensor]) -> list[str]:
+    """Parts of `tensors` as SGLang takes them: base64 of a pickle of (name, handle), a few hundred bytes a tensor.
+
+    A handle names memory that an engine of the same machine sees, in place of bytes, until the engine has read it.
+    Tensors on a GPU are named by CUDA IPC, which an engine on the same card reads without a copy through the host.
+    Others are moved into the host's shared memory, once.
+    """
+    before = torch.multiprocessing.get_sharing_strategy()
+    # By names of files: a process that is no relative gets no descriptors.
+    torch.multiprocessing.set_sharing_strategy("file_system")
+    try:
+        parts = [[(name, tensors[name].detach()) for name in part.names] for part in split(tensors, PART_BYTES)]
+        return [base64.b64encode(ForkingPickler.dumps(part)).decode() for part in parts]
+    finally:
+        torch.multiprocessing.set_sharing_strategy(before)

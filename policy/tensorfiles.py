@@ -20,6 +20,7 @@ import msgspec
 
 from policy.architecture import Architecture, GlmVisionShape, VisionShape, read_architecture
 from runtime import disk
+from runtime.messaging.message import Value
 
 HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 SEEING = "visual."  # what the names of a tower's tensors begin with
@@ -30,6 +31,14 @@ class ParameterTensors(NamedTuple):
 
     tensors: dict[str, tuple[int, ...]]
     split: int | None
+
+
+class BroadcastPart(Value):
+    """Tensors that are sent at once: Hugging Face names, types without `torch.`, shapes."""
+
+    names: list[str]
+    dtypes: list[str]
+    shapes: list[list[int]]
 
 
 @lru_cache

@@ -22,9 +22,9 @@ BUDGET: dict[str, tuple[int, int]] = {
     "actors/desktop": (11055, 47),
     "actors/entropulse": (702, 4),
     "actors/front": (1400, 10),
-    "actors/learner": (2398, 10),
+    "actors/learner": (2389, 10),
     "actors/replay": (5992, 27),
-    "actors/sampler": (3120, 15),
+    "actors/sampler": (3101, 15),
     "apis": (886, 6),
     "apis/actions": (824, 6),
     "apis/apps": (672, 6),
@@ -37,10 +37,10 @@ BUDGET: dict[str, tuple[int, int]] = {
     "apis/tasks": (6916, 40),
     "apis/tasksets": (2920, 13),
     "deploy": (166, 8),
-    "policy": (3559, 18),
+    "policy": (3535, 17),
     "policy/base": (25, 1),
     "policy/engine": (2383, 11),
-    "policy/megatron": (2500, 10),
+    "policy/megatron": (2486, 10),
     "policy/vision": (272, 3),
     "runtime": (2742, 15),
     "runtime/hosts": (2107, 9),
@@ -50,7 +50,7 @@ BUDGET: dict[str, tuple[int, int]] = {
 
 # Comments that fight the formatter, and words that engineers elsewhere do not use: most uses in the product's Python.
 WORDS: dict[str, int] = {
-    "fmt: skip": 221,
+    "fmt: skip": 220,
     "told": 29,
     "anew": 0,
     "stands": 15,

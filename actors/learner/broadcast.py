@@ -23,7 +23,6 @@ from actors.learner.messages import (
     WEIGHTS_SENT,
     Broadcast,
     Broadcasting,
-    BroadcastPart,
     JoinGroup,
     NoGroup,
     Ticket,
@@ -198,7 +197,7 @@ class Sender:
             raise LearnerError(f"{self._ctx.name} still sends to {self._sending}")
         self._sending = msg.group
         try:
-            parts = broadcast.split(broadcast.described(tensors))
+            parts = broadcast.split(tensors, broadcast.PART_BYTES)
             how = msg.settings
             group = broadcast.SendingGroup(
                 msg.group, msg.ranks, address=how.address, backend=how.backend, timeout_s=how.form_s
@@ -207,8 +206,7 @@ class Sender:
             self._sending = ""
             raise
         self._ctx.spawn(self._send(msg, group, tensors, [part.names for part in parts]), f"send to {msg.group}")
-        described = [BroadcastPart(names=part.names, dtypes=part.dtypes, shapes=part.shapes) for part in parts]
-        return Broadcasting(port=group.port, parts=described)
+        return Broadcasting(port=group.port, parts=parts)
 
     async def _send(self, msg: Broadcast, group: SendingGroup, tensors: Tensors, parts: list[list[str]]) -> None:
         began = time.monotonic()

@@ -8,6 +8,7 @@ from actors.learner.config import GroupSettings
 from actors.sampler.messages import Canary, Weights
 from policy.packing import MicroBatch
 from policy.settings import Objective
+from policy.tensorfiles import BroadcastPart
 from runtime.logs.events import declare, declare_struct
 from runtime.messaging.message import Done, Message, Request, Value, Version
 
@@ -163,14 +164,6 @@ class EndRank(Message):
 
 
 # --- weights by collective -----------------------------------------------------------------------------------------
-
-
-class BroadcastPart(Value):
-    """What is sent at once: Hugging Face names, types without `torch.`, shapes."""
-
-    names: list[str]
-    dtypes: list[str]
-    shapes: list[list[int]]
 
 
 class Broadcasting(Message):

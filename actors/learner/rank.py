@@ -247,10 +247,10 @@ class RankActor(Actor):
     @handles(messages.ShareKept, concurrent=True)
     async def share(self, msg: messages.ShareKept) -> messages.SharedWeights:
         """Raises NoModel when that version is not kept."""
-        from policy import sharing
+        from policy import broadcast
 
         tensors = self._sender.kept(msg.version)
-        parts = await asyncio.to_thread(sharing.handles, tensors)
+        parts = await asyncio.to_thread(broadcast.handles, tensors)
         self._shared = tensors  # until others are: an engine may still read
         return messages.SharedWeights(parts=parts)
 

@@ -286,17 +286,12 @@ class EngineClient:
             raise EngineError("the engine's scores are not those of the prompt")
         return [math.nan if logprob is None else logprob for logprob, _, _ in scored[1:]]
 
-    async def update(
-        self, location: str, version: str, timeout_s: float, *, digest: str, retract: bool, adapter: str = ""
-    ) -> None:
-        """Replace the embedded engine's weights: it goes on generating while it loads, and compares the digest."""
-        body = {"model_path": location, "weight_version": version, "retract_running": retract, "digest": digest}
-        body |= {"adapter_path": adapter} if adapter else {}
-        await self.control("/update_weights_from_disk", body, timeout_s)
+    async def update(self, location: str, version: str, timeout_s: float, **how: str | bool) -> None:
+        """Replace the weights. SGLang waits until all requests have ended unless it is paused.
 
-    async def update_from_disk(self, location: str, version: str, timeout_s: float, *, flush: bool) -> None:
-        """Replace SGLang's weights; unless it is paused it waits until all requests have ended."""
-        body = {"model_path": location, "weight_version": version, "flush_cache": flush}
+        The embedded engine goes on generating while it loads, and compares the digest.
+        """
+        body = {"model_path": location, "weight_version": version, **how}
         await self.control("/update_weights_from_disk", body, timeout_s)
 
     async def pause(self, mode: str) -> None:

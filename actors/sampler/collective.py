@@ -41,40 +41,38 @@ async def enter(client: EngineClient, ticket: Ticket) -> None:
     await client.control("/init_weights_update_group", joining, settings.form_s + MARGIN_S)
 
 
-async def take(client: EngineClient, ticket: Ticket, version: str, *, flush: bool) -> None:
-    """Receive as a member of the group, and leave it. `flush`: not while running responses use the cache.
+async def take(client: EngineClient, place: Place, version: str, *, flush: bool) -> None:
+    """Receive as a member of the group, and leave it; or read what lies in this machine's memory.
 
-    Raises EngineError where the engine refuses, EngineGone where it breaks; it may then hold a part of the weights.
+    `flush`: not while running responses use the cache. Raises EngineError where the engine refuses, EngineGone where it
+    breaks; it may then hold a part of the weights.
     """
-    group, timeout_s = {"group_name": ticket.request.group}, ticket.request.settings.send_s + MARGIN_S
     last = {"weight_version": version, "flush_cache": flush}
+    if isinstance(place, SharedWeights):
+        handles = [{"serialized_named_tensors": [part]} for part in place.parts]
+        await _update(client, "/update_weights_from_tensor", handles, last, SHARED_S)
+        return
+    group, timeout_s = {"group_name": place.request.group}, place.request.settings.send_s + MARGIN_S
+    buckets = [
+        msgspec.structs.asdict(part) | group | {"load_format": "flattened_bucket"} for part in place.sender.parts
+    ]
     async with _ended_by(client, "/destroy_weights_update_group", group):
-        await _begin(client)
-        async with _ended_by(client, "/end_weight_update", {}):
-            for part in ticket.sender.parts:
-                body: dict[str, Any] = msgspec.structs.asdict(part) | group
-                body |= {"load_format": "flattened_bucket", "flush_cache": False}
-                body |= last if part is ticket.sender.parts[-1] else {}
-                await client.control("/update_weights_from_distributed", body, timeout_s)
+        await _update(client, "/update_weights_from_distributed", buckets, last, timeout_s)
 
 
-async def take_shared(client: EngineClient, shared: SharedWeights, version: str, *, flush: bool) -> None:
-    """Read what lies in this machine's memory. Raises as `take`."""
-    await _begin(client)
-    async with _ended_by(client, "/end_weight_update", {}):
-        for part in shared.parts:
-            body: dict[str, Any] = {"serialized_named_tensors": [part], "flush_cache": False}
-            body |= {"weight_version": version, "flush_cache": flush} if part is shared.parts[-1] else {}
-            await client.control("/update_weights_from_tensor", body, SHARED_S)
-
-
-async def _begin(client: EngineClient) -> None:
+async def _update(
+    client: EngineClient, path: str, parts: list[dict[str, Any]], last: dict[str, Any], timeout_s: float
+) -> None:
+    """One session of an update; the `last` words come with the last part."""
     try:
         await client.control("/begin_weight_update", {}, CONTROL_TIMEOUT_S)
     except EngineError:
         # A publication that broke may have left its session open; where there is none, ending it is refused too.
         await client.control("/end_weight_update", {}, CONTROL_TIMEOUT_S)
         await client.control("/begin_weight_update", {}, CONTROL_TIMEOUT_S)
+    async with _ended_by(client, "/end_weight_update", {}):
+        for part in parts:
+            await client.control(path, part | (last if part is parts[-1] else {"flush_cache": False}), timeout_s)
 
 
 @contextlib.asynccontextmanager

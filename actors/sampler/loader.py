@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from actors.errors import EngineGone
-from actors.learner.messages import SharedWeights
+from actors.learner.messages import Ticket
 from actors.sampler import collective
 from actors.sampler.client import EngineClient
 from actors.sampler.config import SamplerSettings
@@ -89,71 +89,72 @@ class Loader:
     async def load(
         self, client: EngineClient, latest: Weights, ask: Asking | None = None, written: Writing | None = None
     ) -> WeightsVerdict:
-        """Put `latest` into the engine: from the group where `ask` gives a place in one, else from disk.
+        """Put `latest` into the engine: its adapter, or all from the group where `ask` gives a place, else from disk.
 
         `written` is waited for before the disk is read. Raises EngineError where the engine refuses, EngineGone where
         it breaks.
         """
-        if self._settings.adapter_rank and (adapter := adapter_of(latest)):
-            return await self._load_adapter(client, latest, adapter)
-        if self.adapter_name(latest.version):
+        settings, mode, place, way, missed = self._settings, self._settings.in_flight, None, "disk", ""
+        adapter = adapter_of(latest) if settings.adapter_rank else None
+        if adapter is None and self.adapter_name(latest.version):
             raise EngineError(f"{latest.location} holds no adapter, and SGLang keeps the first weights")
-        if ask is None:
-            if written is not None:
-                latest = await written(latest)
-            if self._settings.sglang:  # the embedded engine compares it
-                await self.check_digest(latest)
-        mode, ticket, way, missed = self._settings.in_flight, None, "disk", ""
-        if ask is not None and mode != "drain":  # it goes on drawing while it waits for the others
-            ticket, latest = await _placed(latest, ask, written)
-        async with self.drain() if mode == "drain" else contextlib.nullcontext():
-            if ask is not None and mode == "drain":  # others would wait for what it still draws
-                ticket, latest = await _placed(latest, ask, written)
+        late = ask is not None and mode == "drain"  # others would wait for what it still draws
+        if adapter is not None:
+            way, late = "adapter", False
+            await self._compared(adapter, latest.adapter_digest)
+        elif not late:
+            place, latest = await self._source(latest, ask, written)
+        # SGLang draws unfinished answers with the adapter that they began with.
+        drains = mode == "drain" and (adapter is None or not settings.sglang)
+        async with self.drain() if drains else contextlib.nullcontext():
+            if late:
+                place, latest = await self._source(latest, ask, written)
             self.judged.clear()
             try:
-                if not self._settings.sglang:
-                    await client.update(
-                        latest.location,
-                        str(latest.version),
-                        self._settings.load_limit_s(latest.location),
-                        digest=latest.digest,
-                        retract=mode == "retract",
-                    )
+                if not settings.sglang:
+                    await self._into_embedded(client, latest, adapter)
+                elif adapter is not None:
+                    limit_s = settings.load_limit_s(str(adapter))
+                    await client.load_adapter(str(adapter), str(latest.version), limit_s)
                 else:
                     async with self._paused(client, mode):
-                        if ticket is not None:
-                            way, missed = await self._from_group(client, latest, ticket)
+                        if place is not None:
+                            way, missed = await self._from_group(client, latest, place)
+                        if missed:
+                            _, latest = await self._source(latest, None, written)
                         if way == "disk":
-                            if written is not None:  # at once, unless a group has just failed
-                                latest = await written(latest)
-                            await self._from_disk(client, latest, check=ask is not None)
+                            await self._from_disk(client, latest)
                 verdict = await self.judge(client, latest)
                 return msgspec.structs.replace(verdict, way=way, missed=missed)
             finally:
                 self.judged.set()
 
+    async def _source(
+        self, latest: Weights, ask: Asking | None, written: Writing | None
+    ) -> tuple[collective.Place | None, Weights]:
+        """A place in a group; without one the weights have to lie on disk, and the engine goes on until they do."""
+        if ask is not None and (place := await ask()) is not None:
+            return place, latest
+        if written is not None:
+            latest = await written(latest)
+        await self._compared(Path(latest.location), latest.digest)
+        return None, latest
+
+    async def _compared(self, folder: Path, digest: str) -> None:
+        if self._settings.sglang:  # the embedded engine compares it
+            await check_digest(folder, digest)
+
+    async def _into_embedded(self, client: EngineClient, latest: Weights, adapter: Path | None) -> None:
+        where, digest, more = latest.location, latest.digest, dict[str, str]()
+        if adapter is not None:
+            where, digest, more = self._settings.model, latest.adapter_digest, {"adapter_path": str(adapter)}
+        retract, limit_s = self._settings.in_flight == "retract", self._settings.load_limit_s(where)
+        await client.update(where, str(latest.version), limit_s, digest=digest, retract_running=retract, **more)
+
     def adapter_name(self, version: Version | None) -> str:
         """What SGLang calls the adapter of `version`; "" where it has none, which draws with the first weights."""
         first = version in (None, self._settings.version)
         return "" if first or not self._settings.sglang_adapters else str(version)
-
-    async def _load_adapter(self, client: EngineClient, latest: Weights, adapter: Path) -> WeightsVerdict:
-        """SGLang draws unfinished answers with the adapter that they began with; the embedded engine as it is set."""
-        if latest.adapter_digest and self._settings.sglang:
-            await _compared(adapter, latest.adapter_digest)
-        self.judged.clear()
-        try:
-            if self._settings.sglang:
-                await client.load_adapter(str(adapter), str(latest.version), self._settings.load_limit_s(str(adapter)))
-            else:
-                model, retract = self._settings.model, self._settings.in_flight == "retract"
-                await client.update(
-                    model, str(latest.version), self._settings.load_limit_s(model),
-                    digest=latest.adapter_digest, retract=retract, adapter=str(adapter),
-                )  # fmt: skip
-            return msgspec.structs.replace(await self.judge(client, latest), way="adapter")
-        finally:
-            self.judged.set()
 
     async def judge(self, client: EngineClient, latest: Weights) -> WeightsVerdict:
         """Read the version back, and the canary's log-probabilities when the version is `latest`'s."""
@@ -166,11 +167,6 @@ class Loader:
             return WeightsVerdict(now, None, sound=True)
         off_by = difference(scores, latest.canary.logprobs)
         return WeightsVerdict(version, off_by, sound=off_by.within(self.tolerance(latest.canary)))
-
-    async def check_digest(self, latest: Weights) -> None:
-        """Raise EngineError unless the weights' file has the digest that the learner said, where it said one."""
-        if latest.digest:
-            await _compared(Path(latest.location), latest.digest)
 
     async def _version(self, client: EngineClient, latest: Weights) -> Version | None:
         if self.adapter_name(latest.version) and str(latest.version) in await client.adapters():
@@ -199,34 +195,29 @@ class Loader:
         # A cache that running responses use can't be flushed; they go on with what the old weights made of it.
         return self._settings.in_flight != "in_place"
 
-    async def _from_disk(self, client: EngineClient, latest: Weights, *, check: bool) -> None:
-        if check:
-            await self.check_digest(latest)
+    async def _from_disk(self, client: EngineClient, latest: Weights) -> None:
         what, flush = (latest.location, str(latest.version)), self._flush
         timeout_s = self._settings.load_limit_s(latest.location)
         try:
-            await client.update_from_disk(*what, timeout_s, flush=flush)
+            await client.update(*what, timeout_s, flush_cache=flush)
         except EngineError:
             # SGLang can't flush its cache for as long as its batch holds the response that it gave last, and says no
             # when it has the weights already: the next call finds the batch empty, or fails for a reason that stays.
-            await client.update_from_disk(*what, timeout_s, flush=flush)
+            await client.update(*what, timeout_s, flush_cache=flush)
 
-    async def _from_group(self, client: EngineClient, latest: Weights, ticket: collective.Place) -> tuple[str, str]:
+    async def _from_group(self, client: EngineClient, latest: Weights, place: collective.Place) -> tuple[str, str]:
         """The way it was done. Where the group failed, the second text says why, and the engine can still load from
         disk.
         """
         began = time.monotonic()
         try:
-            if isinstance(ticket, SharedWeights):
-                self.mixed = True
-                await collective.take_shared(client, ticket, str(latest.version), flush=self._flush)
-                return "shared", ""
-            await collective.enter(client, ticket)
+            if isinstance(place, Ticket):
+                await collective.enter(client, place)
             self.mixed = True
-            await collective.take(client, ticket, str(latest.version), flush=self._flush)
+            await collective.take(client, place, str(latest.version), flush=self._flush)
         except EngineError as error:
             return "disk", f"{error} ({time.monotonic() - began:.1f} s after it had a place)"
-        return "collective", ""
+        return "collective" if isinstance(place, Ticket) else "shared", ""
 
     @contextlib.asynccontextmanager
     async def drain(self) -> AsyncIterator[None]:
@@ -254,12 +245,6 @@ class Loader:
             await client.resume()
 
 
-async def _placed(latest: Weights, ask: Asking, written: Writing | None) -> tuple[collective.Place | None, Weights]:
-    """A place in a group; without one the weights have to lie on disk, and the engine goes on until they do."""
-    ticket = await ask()
-    return ticket, latest if ticket is not None or written is None else await written(latest)
-
-
 def difference(scores: list[float], expected: list[float]) -> CanaryDifference:
     """Of two lists of log-probabilities; infinite where they can't be compared."""
     pairs = sorted(abs(score - other) for score, other in zip(scores, expected, strict=False))
@@ -276,8 +261,10 @@ def adapter_of(weights: Weights) -> Path | None:
     return Path(weights.adapter) if weights.adapter else beside if beside.is_dir() else None
 
 
-async def _compared(folder: Path, expected: str) -> None:
-    """Raise EngineError unless the tensors in `folder` have the `expected` digest."""
+async def check_digest(folder: Path, expected: str) -> None:
+    """Raise EngineError unless the tensors in `folder` have the `expected` digest; "" is that of any."""
+    if not expected:
+        return
     try:
         digest = await asyncio.to_thread(tensorfiles.digest, folder)
     except OSError as error:

@@ -11,6 +11,7 @@ import functools
 import time
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from actors.errors import EngineGone, SamplerError
@@ -18,7 +19,7 @@ from actors.sampler import events
 from actors.sampler.collective import GroupMember
 from actors.sampler.config import SamplerSettings
 from actors.sampler.health import EngineRecord, Gate
-from actors.sampler.loader import Loader, WeightsVerdict
+from actors.sampler.loader import Loader, WeightsVerdict, check_digest
 from actors.sampler.messages import Weights, weights_exist
 from policy.errors import EngineBusy, EngineError
 from runtime.actor import Context
@@ -176,14 +177,14 @@ class SamplerWeights:
             return target
         try:
             target = await self._member.written(target)
-            await self.loader.check_digest(target)
+            await check_digest(Path(target.location), target.digest)
         except (EngineError, EngineGone) as error:
             if self.wanted.fallback == target:
                 raise
             self._refused = target.version
             self._log_refusal(target, error)
             target = self.wanted.fallback
-            await self.loader.check_digest(target)
+            await check_digest(Path(target.location), target.digest)
         return target
 
     async def check_started(self, latest: Weights) -> None:

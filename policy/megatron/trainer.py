@@ -30,7 +30,7 @@ from policy.megatron.optimizer import Updater
 from policy.megatron.ranks import StepTally, ensure_parallel, exchanged, on_first
 from policy.packing import MicroBatch, deal
 from policy.pictures import style_of
-from policy.settings import LoraConfig, Objective, OptimConfig, ParallelConfig
+from policy.settings import Objective, OptimConfig, ParallelConfig
 from policy.vision.eyes import eyes_of
 from runtime.errors import ConfigError, StoreError
 
@@ -110,14 +110,46 @@ class Trainer:
     """Trains the model of a Hugging Face folder, with the other ranks where there are; one per process."""
 
     def __init__(
-        self, hf_dir: Path, config: OptimConfig, device: str | None = None, *, parallel: ParallelConfig | None = None
+        self,
+        hf_dir: Path,
+        config: OptimConfig,
+        device: str | None = None,
+        *,
+        parallel: ParallelConfig | None = None,
+        weights: bool = True,
     ) -> None:
         """Raises ConfigError when the folder holds a model that is not supported or can't be split so, or no weights.
 
-        Ranks have met before (`policy.megatron.ranks`).
+        Without `weights` the model waits for `load`. Ranks have met before (`policy.megatron.ranks`).
         """
-        read_architecture(hf_dir)  # a wrong architecture is a better complaint than a missing tensor
-        self._prepare(hf_dir, config, device, hf_folder.read(hf_dir), parallel)
+        self.shape = read_architecture(hf_dir)  # a wrong architecture is a better complaint than a missing tensor
+        self.parallel = parallel or ParallelConfig()
+        self.companions = hf_folder.companions(hf_dir)
+        self.config = config
+        self.device = torch.device(device or ("cpu" if ON_CPU else "cuda"))
+        if config.attention == "flex" and self.device.type == "cpu":
+            raise ConfigError("learner.attention is flex, which torch trains with on a GPU alone: leave it at sdpa")
+        self.parallel.refuse(self.shape)
+        ensure_parallel(config.seed, self.parallel)
+        self.model = PolicyModel(self.shape, config.dtype, self.parallel, config.recompute)
+        if weights:
+            self.model.load_hf(hf_folder.read(hf_dir), self.shape)
+        if config.lora.rank:
+            self.model.adapt(config.lora, config.seed)
+        self.style, self.eyes = style_of(hf_dir), None
+        if parallel_state.is_pipeline_first_stage():
+            tower = hf_folder.tower_of(self.companions)
+            self.eyes = eyes_of(self.style, self.shape, tower, hf_folder.DTYPES[config.dtype], self.device)
+        if config.vision != "frozen":
+            if self.eyes is None:
+                raise ConfigError(f"learner.vision is {config.vision}, and {hf_dir} is a model that reads text alone")
+            self.eyes.train(config.vision)
+            self.model.visual = self.eyes.tower
+        self.updater = Updater(self.model.to(self.device), config)
+        self._training = self._runner(self.updater.ddp)
+        self.reference: ReferencePolicy | None = None
+        self.averaged: AveragedWeights | None = None
+        self.loaded_version = ""  # of the checkpoint that was loaded
 
     @classmethod
     def resume(
@@ -135,47 +167,9 @@ class Trainer:
         `parallel` need not be that of the ranks that saved it. Raises StoreError when the folder is not complete.
         """
         checkpoints.read_info(folder)
-        trainer = cls.__new__(cls)
-        trainer._prepare(folder / checkpoint.MODEL, config, device, None, parallel)
+        trainer = cls(folder / checkpoint.MODEL, config, device, parallel=parallel, weights=False)
         trainer.load(folder, reference=reference, average=average)
         return trainer
-
-    def _prepare(
-        self,
-        hf_dir: Path,
-        config: OptimConfig,
-        device: str | None,
-        weights: dict[str, Tensor] | None,
-        parallel: ParallelConfig | None,
-    ) -> None:
-        self.parallel = parallel or ParallelConfig()
-        self.companions = hf_folder.companions(hf_dir)
-        self.config = config
-        self.shape = read_architecture(hf_dir)
-        self.device = torch.device(device or ("cpu" if ON_CPU else "cuda"))
-        if config.attention == "flex" and self.device.type == "cpu":
-            raise ConfigError("learner.attention is flex, which torch trains with on a GPU alone: leave it at sdpa")
-        self.parallel.refuse(self.shape)
-        ensure_parallel(config.seed, self.parallel)
-        self.model = PolicyModel(self.shape, config.dtype, self.parallel, config.recompute)
-        if weights is not None:
-            self.model.load_hf(weights, self.shape)
-        if config.lora.rank:
-            self.model.adapt(config.lora, config.seed)
-        self.style, self.eyes = style_of(hf_dir), None
-        if parallel_state.is_pipeline_first_stage():
-            tower = hf_folder.tower_of(self.companions)
-            self.eyes = eyes_of(self.style, self.shape, tower, hf_folder.DTYPES[config.dtype], self.device)
-        if config.vision != "frozen":
-            if self.eyes is None:
-                raise ConfigError(f"learner.vision is {config.vision}, and {hf_dir} is a model that reads text alone")
-            self.eyes.train(config.vision)
-            self.model.visual = self.eyes.tower
-        self.updater = Updater(self.model.to(self.device), config)
-        self._training = self._runner(self.updater.ddp)
-        self.reference: ReferencePolicy | None = None
-        self.averaged: AveragedWeights | None = None
-        self.loaded_version = ""  # of the checkpoint that was loaded
 
     @property
     def parameters(self) -> int:
@@ -275,10 +269,8 @@ class Trainer:
 
         Every rank calls this.
         """
-        if on_host and self.device.type == "cuda":
-            return whole_tensors(self.model, self.shape, on_host=True)
         own = {parameter.untyped_storage().data_ptr() for parameter in self.model.parameters()}
-        tensors = whole_tensors(self.model, self.shape)
+        tensors = whole_tensors(self.model, self.shape, on_host=on_host)
         shared = {name for name, tensor in tensors.items() if tensor.untyped_storage().data_ptr() in own}
         return {name: tensor.clone() if name in shared else tensor for name, tensor in tensors.items()}
 
@@ -291,15 +283,16 @@ class Trainer:
         averaged: dict[str, Tensor] = {}
         if self.averaged is not None:
             with self.averaged.in_place():
-                placed = whole_tensors(self.model, self.shape, on_host=True)
-                averaged = {name: tensor.clone() for name, tensor in placed.items()}
+                averaged = self.snapshot(on_host=True)
         whole = whole_tensors(self.model, self.shape, on_host=True) if tensors is None else tensors
         return on_first(lambda: self.write(folder, whole, adapter=True, averaged=averaged).encode()).decode()
 
     def export_adapter(self, folder: Path) -> str:
         """Write the adapter alone, in PEFT's form; returns the digest of its tensors. Every rank calls this."""
-        config, tensors = self.config.lora.peft(self.shape), lora.peft_tensors(self.model.adapters)
-        return on_first(lambda: hf_folder.write_adapter(folder, config, tensors).encode()).decode()
+        return on_first(lambda: hf_folder.write_adapter(folder, *self._peft()).encode()).decode()
+
+    def _peft(self) -> tuple[object, dict[str, Tensor]]:
+        return self.config.lora.peft(self.shape), lora.peft_tensors(self.model.adapters)
 
     def write(
         self,
@@ -313,9 +306,7 @@ class Trainer:
 
         With `adapter`, a LoRA run's adapter as it is now lies next to the merged weights, in PEFT's form.
         """
-        peft = None
-        if adapter and self.config.lora.rank:
-            peft = (self.config.lora.peft(self.shape), lora.peft_tensors(self.model.adapters))
+        peft = self._peft() if adapter and self.config.lora.rank else None
         return hf_folder.write(folder, tensors, self.companions, peft, averaged)
 
     def save(self, folder: Path, version: str = "0.0") -> str:
@@ -336,16 +327,9 @@ class Trainer:
         Raises StoreError when the folder is not a complete checkpoint or holds numbers of another kind.
         """
         info = checkpoints.read_info(folder)
-        if info.dtype != self.config.dtype:
-            raise StoreError(f"{folder} holds {info.dtype}, learner.dtype says {self.config.dtype}")
-        if info.lora != self.config.lora:
-            raise StoreError(
-                f"{folder} was trained with {_named(info.lora)}, the deploy file says {_named(self.config.lora)}"
-            )
-        if info.vision != self.config.vision:
-            raise StoreError(
-                f"{folder} was trained with learner.vision {info.vision}, the deploy file says {self.config.vision}"
-            )
+        for saved, wanted in zip(_kind(info), _kind(self.config), strict=True):
+            if saved != wanted:
+                raise StoreError(f"{folder} was trained with {saved}, the deploy file says {wanted}")
         self.reference = None
         if reference and info.has_reference:
             self.new_reference()  # whose weights are read next
@@ -426,6 +410,8 @@ class Trainer:
         return MicroBatchRunner(model, self.device, multiple, self.style, self.eyes, flexible=flexible)
 
 
-def _named(config: LoraConfig) -> str:
-    targets = ", ".join(config.targets) or "all projections"
-    return f"learner.lora.rank {config.rank} (alpha {config.alpha:g}, {targets})" if config.rank else "no learner.lora"
+def _kind(of: checkpoints.CheckpointInfo | OptimConfig) -> tuple[str, str, str]:
+    """What a checkpoint has to have in common with the deploy file, in its words."""
+    rank, targets = of.lora.rank, ", ".join(of.lora.targets) or "all projections"
+    lora_words = f"learner.lora.rank {rank} (alpha {of.lora.alpha:g}, {targets})" if rank else "no learner.lora"
+    return f"learner.dtype {of.dtype}", lora_words, f"learner.vision {of.vision}"

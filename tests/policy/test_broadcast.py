@@ -1,4 +1,4 @@
-"""The sender's group with peers that join as SGLang's engines do, and its parts."""
+"""The sender's group with peers that join as SGLang's engines do, its parts, and memory that is shared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.learner.messages import Broadcasting
-from policy.broadcast import Described, SendingGroup, described, split
+from policy import broadcast
+from policy.broadcast import SendingGroup, handles, split
 from policy.errors import LearnerError
 
 PEER = """
@@ -131,12 +132,40 @@ def test_an_address_of_another_machine_is_refused() -> None:
 
 @given(st.lists(st.lists(st.integers(0, 6), max_size=3), max_size=8), st.integers(1, 200))
 def test_parts_hold_everything_in_order(shapes: list[list[int]], limit: int) -> None:
-    whole = described({str(i): torch.empty(shape) for i, shape in enumerate(shapes)})
-    parts = split(whole, limit)
-    joined = Described(*([one for part in parts for one in getattr(part, key)] for key in whole.__struct_fields__))
-    assert joined == whole
+    parts = split({str(i): torch.empty(shape, dtype=torch.bfloat16) for i, shape in enumerate(shapes)}, limit)
+    assert [shape for part in parts for shape in part.shapes] == shapes
+    assert [name for part in parts for name in part.names] == [str(i) for i in range(len(shapes))]
+    assert {dtype for part in parts for dtype in part.dtypes} <= {"bfloat16"}
     for part in parts:
-        size = sum(4 * torch.Size(shape).numel() for shape in part.shapes)
+        size = sum(2 * torch.Size(shape).numel() for shape in part.shapes)
         assert part.names
         filled = [shape for shape in part.shapes if torch.Size(shape).numel()]
         assert size <= limit or len(filled) == 1
+
+
+READER = """
+import base64, pickle, sys
+import torch
+for line in sys.stdin:
+    for name, tensor in pickle.loads(base64.b64decode(line)):
+        print(name, str(tensor.dtype), list(tensor.shape), float(tensor.double().sum()))
+"""
+
+
+@pytest.mark.slow
+def test_another_process_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broadcast, "PART_BYTES", 64)
+    weights = {
+        "a": torch.arange(1000, dtype=torch.float32),
+        "b": torch.full((2, 3), 0.5, dtype=torch.bfloat16),
+        "c": torch.arange(12.0).view(3, 4)[:, 1:3],
+    }
+    before = {name: tensor.clone() for name, tensor in weights.items()}
+    parts = handles(weights)
+    assert all(len(part) < 2000 for part in parts)
+    assert all(torch.equal(weights[name], tensor) for name, tensor in before.items())
+    command = [sys.executable, "-W", "ignore", "-c", READER]
+    done = subprocess.run(command, input="\n".join(parts), capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout.splitlines() == [
+        f"{name} {tensor.dtype} {list(tensor.shape)} {float(tensor.double().sum())}" for name, tensor in before.items()
+    ]

@@ -69,6 +69,19 @@ async def check(run: Run, sampler: str, version: Version) -> None:
     assert found.logprobs == pytest.approx(expected, abs=1e-4)
 
 
+async def two_versions(run: Run) -> Version:
+    """The second of two versions, by cloning and by RL, which every server serves and no folder holds."""
+    await run.seats.play(2, None)
+    await run.enter(Phase.BC, steps=1)
+    first, second = Version(lineage=0, step=1), Version(lineage=0, step=2)
+    await run.until(lambda figures: figures.served == first)
+    await run.enter(Phase.RL)
+    await run.seats.play(2, first)
+    await run.until(lambda figures: figures.served == second)
+    assert not (run.folder / "weights" / str(second)).exists(), "written before anybody needs it on disk"
+    return second
+
+
 def loads(run: Run, sampler: str) -> list[tuple[str, str]]:
     return [(line["version"], line["way"]) for line in run.logged("weights_loaded", sampler)]
 
@@ -79,15 +92,7 @@ async def test_two_servers_take_every_version_from_one_group(
 ) -> None:
     groups = GroupSettings(join_s=60.0)
     async with training(tmp_path / "run", models[0], pair, groups, in_flight=update) as run:
-        await run.seats.play(2, None)
-        await run.enter(Phase.BC, steps=1)
-        first, second = Version(lineage=0, step=1), Version(lineage=0, step=2)
-        await run.until(lambda figures: figures.served == first)
-        await run.enter(Phase.RL)
-        await run.seats.play(2, first)
-        await run.until(lambda figures: figures.served == second)
-        folders = run.folder / "weights"
-        assert not (folders / str(second)).exists(), "written before anybody needs it on disk"
+        second = await two_versions(run)
         for sampler in ("sampler/0", "sampler/1"):
             await check(run, sampler, second)
     for sampler in ("sampler/0", "sampler/1"):

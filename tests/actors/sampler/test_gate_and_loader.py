@@ -17,7 +17,7 @@ from actors.learner.messages import Broadcast, Broadcasting, BroadcastPart, Tick
 from actors.sampler.client import EngineClient, ModelInfo
 from actors.sampler.config import SamplersConfig, SamplerSettings, WeightSyncConfig
 from actors.sampler.health import Gate
-from actors.sampler.loader import Asking, CanaryDifference, Loader, WeightsVerdict, difference
+from actors.sampler.loader import Asking, CanaryDifference, Loader, WeightsVerdict, check_digest, difference
 from actors.sampler.messages import Canary, Weights
 from policy.errors import EngineBusy, EngineError
 from policy.tensorfiles import digest
@@ -133,8 +133,8 @@ class Server(EngineClient):
     async def score(self, ids: list[int], timeout_s: float) -> list[float]:
         return self.scores[self.held]
 
-    async def update_from_disk(self, location: str, version: str, timeout_s: float, *, flush: bool) -> None:
-        self.calls.append(f"update {flush}")
+    async def update(self, location: str, version: str, timeout_s: float, **how: str | bool) -> None:
+        self.calls.append(f"update {how['flush_cache']}")
         if self.refusals:
             self.refusals -= 1
             raise EngineError("not flushed")
@@ -251,10 +251,10 @@ async def test_a_full_line_says_nothing_of_the_weights(monkeypatch: pytest.Monke
 
 async def test_files_with_another_digest_are_refused(tmp_path) -> None:
     model = write(tmp_path / "model")
-    await loader().check_digest(Weights(version=ONE, location=str(model), digest=digest(model)))
+    await check_digest(model, digest(model))
     wrong = Weights(version=ONE, location=str(model), digest="00")
     for load in (
-        loader().check_digest(wrong),
+        check_digest(model, wrong.digest),
         loader().load(Server({}), wrong),
         loader().load(Member(), wrong, no_place),
     ):
@@ -262,7 +262,7 @@ async def test_files_with_another_digest_are_refused(tmp_path) -> None:
             await load
     (tmp_path / "odd" / "model.safetensors").mkdir(parents=True)
     with pytest.raises(EngineError, match="can't read"):
-        await loader().check_digest(Weights(version=ONE, location=str(tmp_path / "odd"), digest="00"))
+        await check_digest(tmp_path / "odd", "00")
 
 
 PARTS = [BroadcastPart(names=[name], dtypes=["float32"], shapes=[[size]]) for name, size in (("a", 1), ("b", 2))]

@@ -78,10 +78,10 @@ class Engine(Server):
     async def score(self, ids: list[int], timeout_s: float) -> list[float]:
         return [-9.0 if self.held in self.wrong else -1.0]
 
-    async def update_from_disk(self, location: str, version: str, timeout_s: float, *, flush: bool) -> None:
+    async def update(self, location: str, version: str, timeout_s: float, **how: str | bool) -> None:
         if self.fails:
             raise self.fails.pop()
-        await super().update_from_disk(location, version, timeout_s, flush=flush)
+        await super().update(location, version, timeout_s, **how)
         self.fails, self.fails_later = self.fails_later, []
 
     async def condemn(self) -> None:
