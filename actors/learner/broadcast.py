@@ -195,16 +195,11 @@ class Sender:
         tensors = self.kept(msg.version)
         if self._sending:
             raise LearnerError(f"{self._ctx.name} still sends to {self._sending}")
+        parts, how = broadcast.split(tensors, broadcast.PART_BYTES), msg.settings
+        group = broadcast.SendingGroup(
+            msg.group, msg.ranks, address=how.address, backend=how.backend, timeout_s=how.form_s
+        )
         self._sending = msg.group
-        try:
-            parts = broadcast.split(tensors, broadcast.PART_BYTES)
-            how = msg.settings
-            group = broadcast.SendingGroup(
-                msg.group, msg.ranks, address=how.address, backend=how.backend, timeout_s=how.form_s
-            )
-        except BaseException:
-            self._sending = ""
-            raise
         self._ctx.spawn(self._send(msg, group, tensors, [part.names for part in parts]), f"send to {msg.group}")
         return Broadcasting(port=group.port, parts=parts)
 

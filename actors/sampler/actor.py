@@ -16,7 +16,7 @@ from collections import OrderedDict
 
 from actors.errors import Deferred, EngineGone, SamplerError, SamplerTimeout
 from actors.replay.messages import SERVING_AGAIN_S, Serving
-from actors.sampler import client, events
+from actors.sampler import client, messages
 from actors.sampler.client import Limits
 from actors.sampler.config import SamplerSettings
 from actors.sampler.engine import engine_of
@@ -53,7 +53,7 @@ class EngineSupervisor:
         self._budget = RestartBudget(f"engine of {ctx.name}", settings.restart)
 
     def _starting(self, waited_s: float, last_output: str) -> None:
-        self._ctx.log.emit(events.ENGINE_STARTING, waited_s=waited_s, last_output=last_output)
+        self._ctx.log.emit(messages.ENGINE_STARTING, waited_s=waited_s, last_output=last_output)
 
     async def start(self) -> None:
         """Bring the engine up and keep it so. Raises SamplerError or ConfigError when it does not come up."""
@@ -71,7 +71,7 @@ class EngineSupervisor:
         self._budget.up(self._ctx.clock.now())
         engine, health = self.record.engine, self.record.health
         self._ctx.log.emit(
-            events.SAMPLER_READY, engine=engine.kind, version=str(health.served), pid=engine.pid,
+            messages.SAMPLER_READY, engine=engine.kind, version=str(health.served), pid=engine.pid,
             start_s=round(time.monotonic() - began, 3), restarts=health.losses,
         )  # fmt: skip
 
@@ -117,7 +117,7 @@ class EngineSupervisor:
     def unanswered(self, rid: str, waited_s: float) -> None:
         """A request has had no answer for long: say so, and find out whether the engine still generates."""
         if self.record.alive and not self.record.probing:
-            self._ctx.log.emit(events.ENGINE_SILENT, rid=rid, waited_s=waited_s, pid=self.record.engine.pid)
+            self._ctx.log.emit(messages.ENGINE_SILENT, rid=rid, waited_s=waited_s, pid=self.record.engine.pid)
             self.suspect(EngineGone(f"no answer to {rid} for {waited_s:g} s"))
 
     def suspect(self, error: Exception) -> None:
@@ -153,7 +153,7 @@ class EngineSupervisor:
             self.record.becomes(self.record.health.lost())
             self.weights.decline()
             self._ctx.log.emit(
-                events.ENGINE_DIED, cause=cause, exit_code=engine.exit_code, last_output=engine.last_output
+                messages.ENGINE_DIED, cause=cause, exit_code=engine.exit_code, last_output=engine.last_output
             )
             attempt = 0
             while not self.record.alive:
@@ -172,11 +172,11 @@ class EngineSupervisor:
                 except SamplerError as error:
                     cause = str(error)
                     self.record.becomes(self.record.health.lost())
-                    self._ctx.log.emit(events.ENGINE_NOT_BACK, attempt=attempt, cause=cause)
+                    self._ctx.log.emit(messages.ENGINE_NOT_BACK, attempt=attempt, cause=cause)
             self._budget.up(self._ctx.clock.now())
             health = self.record.health
             self._ctx.log.emit(
-                events.ENGINE_RESTARTED, version=str(health.served), pid=engine.pid,
+                messages.ENGINE_RESTARTED, version=str(health.served), pid=engine.pid,
                 down_s=round(time.monotonic() - down, 3), restarts=health.losses,
             )  # fmt: skip
 
@@ -219,7 +219,7 @@ class EngineSupervisor:
                 await client.resume()
                 await self.weights.catch_up()
             self._turn(self.turns.became(after, before))
-            self._ctx.log.emit(events.ENGINE_TURN, card=self.turns.engine)
+            self._ctx.log.emit(messages.ENGINE_TURN, card=self.turns.engine)
 
     async def _probe(self, cause: str) -> None:
         try:
@@ -275,7 +275,7 @@ class ServingReport:
                     serving = Serving(sampler=self._ctx.name, version=version)
                     await self._ctx.ref(self._replay).ask(serving, timeout_s=_REPORT_TIMEOUT_S)
                 except TRANSIENT as error:  # asked again, for the version that is served then
-                    self._ctx.log.emit(events.SERVING_NOT_REPORTED, version=str(version), cause=str(error))
+                    self._ctx.log.emit(messages.SERVING_NOT_REPORTED, version=str(version), cause=str(error))
                     failures += 1
                     await self._ctx.clock.sleep(PAUSES.delay_s(failures))
                     continue
@@ -393,10 +393,10 @@ class SamplerActor(Actor):
                 cause = str(error)
             except EngineError as error:
                 raise SamplerError(f"the engine refused {msg.rid}: {error}") from error
-            self.ctx.log.emit(events.GENERATE_RETRIED, rid=msg.rid, attempt=attempt, cause=cause)
+            self.ctx.log.emit(messages.GENERATE_RETRIED, rid=msg.rid, attempt=attempt, cause=cause)
             await self.ctx.clock.sleep(_RETRY.delay_s(attempt))
         self.ctx.log.emit(
-            events.GENERATE,
+            messages.GENERATE,
             rid=msg.rid,
             t0=began,
             t1=self.ctx.clock.now(),

@@ -14,7 +14,7 @@ import msgspec
 
 from actors.errors import EngineGone
 from actors.learner.messages import DeclineGroup, JoinGroup, SharedWeights, Ticket, WriteWeights
-from actors.sampler import events
+from actors.sampler import messages
 from actors.sampler.client import CONTROL_TIMEOUT_S, EngineClient
 from actors.sampler.config import WeightSyncConfig
 from actors.sampler.messages import Weights, weights_exist
@@ -143,7 +143,7 @@ class GroupMember:
         return msgspec.structs.replace(latest, digest=weights.digest)
 
     def not_received(self, latest: Weights, cause: str) -> None:
-        self._ctx.log.emit(events.WEIGHTS_NOT_RECEIVED, version=str(latest.version), cause=cause)
+        self._ctx.log.emit(messages.WEIGHTS_NOT_RECEIVED, version=str(latest.version), cause=cause)
 
     async def decline(self, latest: Weights) -> None:
         """This engine does not come for `latest`."""

@@ -16,7 +16,7 @@ import msgspec
 
 from actors.errors import EngineGone, SamplerTimeout
 from actors.replay.messages import Sampling
-from actors.sampler import events
+from actors.sampler import messages
 from actors.sampler.messages import Generated, Refused
 from policy.errors import EngineBusy
 from runtime.actor import Actor, handles
@@ -208,7 +208,7 @@ class DispatchActor(Actor):
                 self._router.failed(choice.name, self.ctx.clock.now())
                 self._retries += 1
                 self.ctx.log.emit(
-                    events.REQUEST_MOVED, rid=msg.rid, sampler=choice.name, attempt=attempt, cause=str(error)
+                    messages.REQUEST_MOVED, rid=msg.rid, sampler=choice.name, attempt=attempt, cause=str(error)
                 )
             else:
                 self._router.answered(choice.name)
@@ -229,7 +229,7 @@ class DispatchActor(Actor):
                 continue
             returning = seen[HIT] + seen[MOVED]
             self.ctx.log.emit(
-                events.ROUTED,
+                messages.ROUTED,
                 span_s=round(time.monotonic() - began, 3),
                 new=seen[NEW],
                 hits=seen[HIT],

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.errors import EngineGone, SamplerError
-from actors.sampler import events
+from actors.sampler import messages
 from actors.sampler.collective import GroupMember
 from actors.sampler.config import SamplerSettings
 from actors.sampler.health import EngineRecord, Gate
@@ -246,7 +246,7 @@ class SamplerWeights:
             return False
         self._record.broken_loads = 0
         self._ctx.log.emit(
-            events.WEIGHTS_LOADED, version=str(latest.version), load_s=round(time.monotonic() - began, 3),
+            messages.WEIGHTS_LOADED, version=str(latest.version), load_s=round(time.monotonic() - began, 3),
             skipped=skipped, location=latest.location, way=verdict.way, **_figures(verdict),
         )  # fmt: skip
         return True
@@ -275,7 +275,7 @@ class SamplerWeights:
         if isinstance(error, EngineGone):
             self._record.broken_loads += 1
             self._ctx.log.emit(
-                events.WEIGHTS_NOT_LOADED, version=str(latest.version), attempt=self._record.broken_loads,
+                messages.WEIGHTS_NOT_LOADED, version=str(latest.version), attempt=self._record.broken_loads,
                 cause=str(error),
             )  # fmt: skip
             if self._record.broken_loads <= self._settings.restart.max_restarts:
@@ -327,7 +327,7 @@ class SamplerWeights:
             tolerance = self.loader.tolerance(asked.canary) if asked.canary else 0.0
             version = str(verdict.version)
             self._ctx.log.emit(
-                events.WEIGHTS_SUSPECT, version=version, when=when, tolerance=tolerance, **_figures(verdict)
+                messages.WEIGHTS_SUSPECT, version=version, when=when, tolerance=tolerance, **_figures(verdict)
             )
         elif verdict.version == asked.version:
             self.wanted.verified = asked
@@ -338,7 +338,7 @@ class SamplerWeights:
 
     def _log_refusal(self, weights: Weights, error: EngineGone | EngineError) -> None:
         self._ctx.log.emit(
-            events.WEIGHTS_REFUSED, version=str(weights.version), location=weights.location, cause=str(error),
+            messages.WEIGHTS_REFUSED, version=str(weights.version), location=weights.location, cause=str(error),
             served=str(self._record.health.served),
         )  # fmt: skip
 

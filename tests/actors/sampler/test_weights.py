@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from actors.errors import EngineGone, SamplerError
-from actors.sampler import events
+from actors.sampler import messages
 from actors.sampler.config import SamplersConfig, SamplerSettings
 from actors.sampler.health import EngineRecord, EngineState, Gate
 from actors.sampler.loader import WeightsVerdict
@@ -146,7 +146,7 @@ async def test_the_newest_are_loaded_and_older_ones_are_skipped(tmp_path: Path) 
         life.announce(TWO)
         life.announce(ONE)
         await life.until(lambda: life.record.health.served == TWO)
-        (loaded,) = life.events(events.WEIGHTS_LOADED)
+        (loaded,) = life.events(messages.WEIGHTS_LOADED)
         assert (loaded["version"], loaded["skipped"], loaded["off_by"]) == ("0.2", 1, 0.0)
         assert life.weights.wanted.verified is not None
         assert life.weights.wanted.verified.version == TWO
@@ -193,7 +193,7 @@ async def test_what_was_refused_is_asked_for_again_by_the_next_comparison(tmp_pa
     async with alive(tmp_path) as life:
         life.engine.fails = [EngineError("no room")] * 2
         life.announce(ONE)
-        await life.until(lambda: life.events(events.WEIGHTS_REFUSED))
+        await life.until(lambda: life.events(messages.WEIGHTS_REFUSED))
         assert (life.record.health.served, life.weights.behind) == (BASE, False)
         await life.weights._compare()
         await life.until(lambda: life.record.health.served == ONE)
@@ -204,7 +204,7 @@ async def test_an_engine_whose_weights_stay_wrong_is_given_up(tmp_path: Path) ->
         life.engine.wrong = {"0.1"}
         life.announce(ONE)
         await life.until(lambda: life.engine.condemned)
-        assert [line["when"] for line in life.events(events.WEIGHTS_SUSPECT)] == ["load", "second load"]
+        assert [line["when"] for line in life.events(messages.WEIGHTS_SUSPECT)] == ["load", "second load"]
         assert life.record.health.state is EngineState.STALE
         assert life.served[-1] is None, "it serves nothing"
         await life.record.condemn("a second reason")
@@ -239,7 +239,7 @@ async def test_a_load_that_breaks_is_tried_again_and_one_that_is_refused_leaves_
         assert life.record.broken_loads == 0
         life.engine.fails = [EngineError("shape")] * 2
         life.announce(TWO)
-        await life.until(lambda: life.events(events.WEIGHTS_REFUSED))
+        await life.until(lambda: life.events(messages.WEIGHTS_REFUSED))
         assert (life.record.health.served, life.weights.behind) == (ONE, False)
         life.announce(TWO)  # what was wrong may have passed
         await life.until(lambda: life.record.health.served == TWO)
@@ -278,7 +278,7 @@ async def test_a_start_with_torn_weights_takes_the_verified_ones(tmp_path: Path)
         await life.until(lambda: life.record.health.served == ONE)
         torn = Weights(version=TWO, location=folder(tmp_path / "torn"), digest="another")
         life.weights.announce(torn)
-        await life.until(lambda: life.events(events.WEIGHTS_REFUSED))
+        await life.until(lambda: life.events(messages.WEIGHTS_REFUSED))
         life.record.becomes(life.record.health.lost())
         assert (await life.weights.starting_with()).version == BASE, "the folder of the verified ones is gone"
         assert not life.weights.behind
