@@ -95,7 +95,7 @@ chat-templates: setup
 	@.venv/bin/pip download -q --disable-pip-version-check --require-hashes --no-deps -d .cache/chat-templates \
 	  -r deploy/requirements/chat-templates.txt
 
-# The learner's tests with today's Megatron-core, which needs Python 3.12 (PYTHON=...): 6 GB, an environment of its own.
+# The learner's tests with today's Megatron-core, where there is a Python 3.12: 6.4 GB, an environment of its own.
 megatron-today:
 	@bash deploy/setup/megatron_today.sh
 

@@ -26,6 +26,7 @@ from actors.replay.database.ledger_file import LEDGER, connect
 from policy import checkpoints
 from runtime.errors import ConfigError
 from runtime.program import program
+from tests.heard import until
 from tests.small_disk import fill, needs_root, small_disk
 
 
@@ -197,13 +198,13 @@ async def test_a_disk_that_refuses_is_told_once_with_its_folder_and_what_to_do(t
         await asyncio.sleep(0.1)
         assert notes == []
         ballast = fill(run)
+        await until(lambda: notes)
         await asyncio.sleep(0.2)
         assert [f"the disk of {run} takes no more: No space left on device (make room there;" in n for n in notes] == [
             True
         ]
         ballast.unlink()
-        await asyncio.sleep(0.2)
-        assert len(notes) == 2
+        await until(lambda: len(notes) == 2)
         assert "the run goes on" in notes[1]
         assert list(run.iterdir()) == []
         task.cancel()

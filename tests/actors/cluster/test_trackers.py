@@ -20,6 +20,7 @@ from actors.cluster.runs.trackers import TENSORBOARD, CurveSender, Point, of_rou
 from actors.replay.messages import Batch, Phase
 from runtime.logs.writer import host_log
 from tests.actors.replay.ledger_tools import Play
+from tests.heard import until
 from tests.small_disk import fill, needs_root, small_disk
 
 
@@ -52,14 +53,24 @@ def read_back(run: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 async def followed(run: Path, later: Callable[[], None]) -> None:
-    log = host_log(run, "main")
-    task = asyncio.ensure_future(trackers.follow(run, (), log, period_s=0.02))
-    await asyncio.sleep(0.1)
-    later()
-    await asyncio.sleep(0.1)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    log, looks, catch_up = host_log(run, "main"), list[int](), CurveSender.catch_up
+
+    def look(sender: CurveSender) -> None:
+        try:
+            catch_up(sender)
+        finally:
+            looks.append(1)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CurveSender, "catch_up", look)
+        task = asyncio.ensure_future(trackers.follow(run, (), log, period_s=0.02))
+        await until(lambda: looks)
+        later()
+        before = len(looks)
+        await until(lambda: len(looks) > before + 1)  # the first may have begun before
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
     log.close()
 
 
@@ -215,9 +226,7 @@ async def test_a_tracker_that_fails_is_logged_and_the_others_go_on(
     log = host_log(tmp_path, "main")
     monkeypatch.setattr(trackers, "MODULE", "no_such_module")
     followed = asyncio.ensure_future(trackers.follow(tmp_path, ["wandb"], log))
-    async with asyncio.timeout(30):
-        while "tracker_stopped" not in (tmp_path / "logs/main.jsonl").read_text():  # noqa: ASYNC110 - a file
-            await asyncio.sleep(0.02)
+    await until(lambda: "tracker_stopped" in (tmp_path / "logs/main.jsonl").read_text())
     assert not followed.done()
     followed.cancel()
     with suppress(asyncio.CancelledError):

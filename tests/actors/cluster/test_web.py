@@ -211,7 +211,7 @@ async def test_viewers_share_looks_and_get_what_changed(run: Path, monkeypatch: 
     monkeypatch.setattr(RunReader, "look", lambda self: (looks.append(1), look(self))[1])
     watched = SharedLook(run)
     viewers = [watched.watch() for _ in range(20)]
-    first = [await anext(one) for one in viewers]
+    first = await asyncio.gather(*map(anext, viewers))
     assert first == [first[0]] * 20
     assert b"event: run" in first[0]
     assert len(looks) < 10

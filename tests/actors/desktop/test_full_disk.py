@@ -20,7 +20,8 @@ from runtime.logs.writer import host_log
 from runtime.messaging.message import Done
 from runtime.segments import SegmentStore, read_blob
 from runtime.system import ActorSpec, ActorSystem
-from tests.actors.desktop.test_seat import SEAT, lines, reserved, seat_config, until
+from tests.actors.desktop.test_seat import SEAT, lines, reserved, seat_config
+from tests.heard import until
 from tests.small_disk import fill, needs_root, small_disk
 
 STEP = StepPayload(
@@ -47,7 +48,7 @@ async def test_what_a_full_disk_refuses_is_stored_once_there_is_room(tmp_path, m
         await asyncio.sleep(0.1)
         assert not waits.done()
         ballast.unlink()
-        await asyncio.wait_for(waits, 20)
+        await waits
         later = await recorder.picture(b"\xff\xd8 other bytes")
         assert later is not None
         await recorder.flush([first])
@@ -114,7 +115,7 @@ async def test_no_seat_pays_for_the_disk_and_none_takes_work_meanwhile(tmp_path,
     async with ActorSystem(tmp_path) as system:
         await system.spawn(ActorSpec(name="replay", factory=Once))
         await system.spawn(ActorSpec(name="desktop/0", factory=SEAT, config=seat_config(state_dir)))
-        back = await asyncio.wait_for(Once.released.get(), 60)
+        back = await Once.released.get()
         assert (back.fault.cause, back.fault.culprit, back.fault.detail) == ("disk_refuses", "disk", full)
         await asyncio.sleep(0.3)
         assert Once.asked == 1

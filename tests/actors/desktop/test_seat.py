@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -43,19 +41,12 @@ from runtime.logs.reader import read_logs
 from runtime.messaging.message import Done
 from runtime.supervision import QuarantinePolicy
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
+from tests.heard import until
 from tests.policy.chat_models import CHATML, write_tokenizer
 
 SOON = QuarantinePolicy(faults_in_a_row=2, first_probe_s=0.2, longest_probe_s=0.5)
 SEAT = "actors.desktop.actor:DesktopController"
 TASK = "text_editor/train/100"
-
-
-async def until(ready: Callable[[], Any], limit_s: float = 60.0) -> Any:
-    end = time.monotonic() + limit_s
-    while not (found := ready()):
-        assert time.monotonic() < end, "it never came"
-        await asyncio.sleep(0.05)
-    return found
 
 
 def lines(run_dir: Path, event: str) -> list[dict[str, Any]]:
@@ -134,9 +125,9 @@ async def test_a_full_ledger_is_named_and_the_seat_goes_on(tmp_path, state_dir, 
         pushed = await until(lambda: [one for one in lines(tmp_path, "ledger_silent") if "MailboxFull" in one["cause"]])
         assert pushed[0]["what"] == "Reserve"
         before = Ledger.asked
+        assert len(lines(tmp_path, "ledger_silent")) <= 3, "one line for each seat's silence"
         Ledger.held.set()
         await until(lambda: Ledger.asked > before + 3)
-        assert len(lines(tmp_path, "ledger_silent")) <= 3, "one line for each seat's silence"
         assert all(status.restarts == 0 for status in await system.statuses())
 
 
@@ -149,13 +140,11 @@ async def test_while_the_host_rests_no_work_is_taken(tmp_path, state_dir):
         await system.spawn(ActorSpec(name="desktop/0", factory=SEAT, config=config))
         (rests,) = await until(lambda: lines(tmp_path / "run", "host_rests"))
         assert rests["cause"] == "sandbox_refused"
-        doing: dict[str, str] = {}
-        for _ in range(200):
-            doing = {status.name: status.doing for status in await system.statuses()}
-            if doing["desktop/0"] == "resting (host quarantined)":
-                break
-            await asyncio.sleep(0.05)
-        assert doing["desktop/0"] == "resting (host quarantined)"
+
+        async def rests_there() -> bool:
+            return ("desktop/0", "resting (host quarantined)") in [(s.name, s.doing) for s in await system.statuses()]
+
+        await until(rests_there)
         asked = Ledger.asked
         await asyncio.sleep(0.5)
         assert Ledger.asked == asked
@@ -313,10 +302,7 @@ async def test_a_stopped_desktop_host_is_replaced_and_its_work_done_again(tmp_pa
         async def busy() -> bool:
             return (await system.ref("replay").ask(GetFigures(), timeout_s=20)).seats_busy == 1
 
-        end = time.monotonic() + 30
-        while not await busy():
-            assert time.monotonic() < end
-            await asyncio.sleep(0.05)
+        await until(busy)
         os.kill(started["pid"], signal.SIGSTOP)
         stall = (await until(lambda: lines(tmp_path, "stall")))[0]
         assert (stall["who"], stall["whom"], stall["cause"]) == ("main", "host/desktops/0", "silent")
@@ -325,11 +311,8 @@ async def test_a_stopped_desktop_host_is_replaced_and_its_work_done_again(tmp_pa
         (back,) = await until(lambda: lines(tmp_path, "episode_released"))
         assert (back["cause"], back["seat"], back["task"]) == ("abandoned", "desktop/0", TASK)
 
-        async def demos() -> int:
-            return (await system.ref("replay").ask(GetFigures(), timeout_s=20)).demos
+        async def both() -> bool:
+            return (await system.ref("replay").ask(GetFigures(), timeout_s=20)).demos == 2
 
-        end = time.monotonic() + 60
-        while await demos() < 2:
-            assert time.monotonic() < end
-            await asyncio.sleep(0.1)
+        await until(both)
     # That the successor has reaped what the killed host left, the state folder's fixture asserts.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from runtime import disk
 from runtime.errors import DiskRefuses
 from runtime.logs.reader import read_logs
 from runtime.system import ActorSpec, ActorSystem
+from tests.heard import until
 from tests.small_disk import fill, needs_root, small_disk
 
 
@@ -105,10 +105,7 @@ async def test_a_slow_disk_is_named_and_loses_nothing(tmp_path: Path, monkeypatc
                 )
                 for work in works
             ]
-            began = time.monotonic()
-            while not list(read_logs(tmp_path, event="disk_slow")):
-                assert time.monotonic() - began < 10
-                await asyncio.sleep(0.05)
+            await until(lambda: list(read_logs(tmp_path, event="disk_slow")))
             await asyncio.sleep(0.6)
             assert not any(commit.done() for commit in commits), "nobody is told what is not durable"
         await asyncio.gather(*commits)
@@ -117,7 +114,7 @@ async def test_a_slow_disk_is_named_and_loses_nothing(tmp_path: Path, monkeypatc
     # A disk that is slow in truth may be named, too.
     slow = max(read_logs(tmp_path, event="disk_slow"), key=lambda line: line["waited_s"])
     assert (slow["file"], slow["actor"]) == ("ledger.sqlite", "replay")
-    assert 0.3 <= slow["waited_s"] < 5
+    assert 0.3 <= slow["waited_s"] < 60
     assert max(line["took_s"] for line in read_logs(tmp_path, event="disk_answers")) >= 0.9
     stalls = [line for line in read_logs(tmp_path, event="stall") if line["whom"] == "replay"]
     assert {line["who"] for line in stalls} == {"desktop/0"}, "the stall watch says who waits for it, too"

@@ -103,87 +103,73 @@ def test_a_ledger_that_does_not_add_up_is_not_opened(tmp_path: Path) -> None:
         Ledger(path, settings())
 
 
-def slow_lot(work: list[int], served: list[list[str]], change: Change) -> ParkingLot[str, int]:
-    """A lot that takes 20 ms to hand out `work`, and notes whom it served."""
-
-    async def serve(asks: list[str]) -> list[int | None]:
-        served.append(asks)
-        await asyncio.sleep(0.02)
-        return [work.pop(0) if work else None for _ in asks]
-
-    return ParkingLot(serve, change)
-
-
 async def test_parked_asks_are_answered_in_order_and_by_their_deadline() -> None:
-    change, work = Change(), [1, 2]
-    served: list[list[str]] = []
-
-    lot = slow_lot(work, served, change)
-    task = asyncio.ensure_future(lot.run())
+    one = Lot()
+    one.work += [1, 2]
+    task = asyncio.ensure_future(one.lot.run())
     try:
-        first, second, third = (asyncio.ensure_future(lot.park(name, 0.3, name)) for name in "abc")
-        assert await first == 1
-        assert await second == 2
-        assert len(lot) == 1
-        work.append(3)
-        change.happened()
-        assert await third == 3
-        assert await lot.park("d", 0.05, "d") is None
-        # Its deadline falls into the serving that has work for it: the work is not lost.
-        work.append(4)
-        assert await lot.park("e", 0.005, "e") == 4
-        assert len(lot) == 0
+        for name in "abc":
+            one.park(name)
+        assert [await one.waits[name] for name in "ab"] == [1, 2]
+        assert len(one.lot) == 1
+        one.work.append(3)
+        one.change.happened()
+        assert await one.waits["c"] == 3
+        assert await one.lot.park("d", 0.05, "d") is None
+        assert len(one.lot) == 0
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_asks_of_a_life_that_is_over_are_given_up_unless_they_are_being_served() -> None:
-    change, work, served = Change(), list[int](), list[list[str]]()
-
-    lot = slow_lot(work, served, change)
-    task = asyncio.ensure_future(lot.run())
+    one = Lot()
+    one.goes_on.clear()
+    task = asyncio.ensure_future(one.lot.run())
     try:
-        old = asyncio.ensure_future(lot.park("seat's first life", 30.0, "seat"))
-        await asyncio.sleep(0.01)
-        assert len(served) == 1
-        new = asyncio.ensure_future(lot.park("its second", 30.0, "seat"))
-        await asyncio.sleep(0)
-        assert not old.done(), "the answer under way may hold work"
-        assert await old is None
-        await asyncio.sleep(0.1)
-        newest = asyncio.ensure_future(lot.park("its third", 30.0, "seat"))
-        assert await new is None
-        other = asyncio.ensure_future(lot.park("another's", 30.0, "other"))
-        await asyncio.sleep(0.1)
-        work += [7, 8]
-        change.happened()
-        assert (await newest, await other) == (7, 8)
-        assert served[-1] == ["its third", "another's"]
+        one.park("first life", "seat")
+        await one.settle()
+        assert one.served == [["first life"]]
+        one.park("second", "seat")
+        await one.settle()
+        assert not one.answered(), "the answer under way may hold work"
+        one.goes_on.set()
+        assert await one.waits["first life"] is None
+        await one.settle()
+        one.park("third", "seat")
+        assert await one.waits["second"] is None
+        one.park("another's")
+        await one.settle()
+        one.work += [7, 8]
+        one.change.happened()
+        assert (await one.waits["third"], await one.waits["another's"]) == (7, 8)
+        assert one.served[-1] == ["third", "another's"]
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 
 class Lot:
-    """A lot whose serving takes no time, and the asks that it was given."""
+    """A lot whose serving takes no time while it `goes_on`, and the asks that it was given."""
 
     def __init__(self) -> None:
-        self.work, self.change = list[int](), Change()
+        self.work, self.change, self.goes_on = list[int](), Change(), asyncio.Event()
+        self.goes_on.set()
         self.served: list[list[str]] = []
         self.lot: ParkingLot[str, int] = ParkingLot(self.serve, self.change)
         self.waits: dict[str, asyncio.Future[int | None]] = {}
 
     async def serve(self, asks: list[str]) -> list[int | None]:
         self.served.append(asks)
+        await self.goes_on.wait()
         return [self.work.pop(0) if self.work else None for _ in asks]
 
     async def settle(self) -> None:
         for _ in range(40):
             await asyncio.sleep(0)
 
-    def park(self, name: str) -> None:
-        self.waits[name] = asyncio.ensure_future(self.lot.park(name, 600.0, name))
+    def park(self, name: str, who: str = "") -> None:
+        self.waits[name] = asyncio.ensure_future(self.lot.park(name, 600.0, who or name))
 
     def answered(self) -> list[str]:
         return [name for name, wait in self.waits.items() if wait.done()]
@@ -214,11 +200,14 @@ def test_all_work_there_is_goes_to_the_oldest(moves: list[tuple[str, int]]) -> N
     asyncio.run(play())
 
 
-async def test_an_answer_in_the_turn_of_its_deadline_is_not_lost() -> None:
+@pytest.mark.parametrize("turns", [0, 10])
+async def test_an_answer_in_the_turn_of_its_deadline_or_later_is_not_lost(turns: int) -> None:
     deadlines: list[asyncio.Timeout] = []
 
     async def serve(asks: list[str]) -> list[int | None]:
         deadlines[0].reschedule(asyncio.get_running_loop().time())  # fires before whoever waits runs again
+        for _ in range(turns):
+            await asyncio.sleep(0)
         return [4 for _ in asks]
 
     class Watched(asyncio.Timeout):
