@@ -18,11 +18,11 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python, and of TOML that it reads.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (137, 3),
-    "actors/cluster": (14160, 71),
+    "actors/cluster": (14159, 71),
     "actors/desktop": (11055, 47),
     "actors/entropulse": (702, 4),
     "actors/front": (1400, 10),
-    "actors/learner": (2384, 10),
+    "actors/learner": (2383, 10),
     "actors/replay": (5992, 27),
     "actors/sampler": (3101, 14),
     "apis": (886, 6),
@@ -40,7 +40,7 @@ BUDGET: dict[str, tuple[int, int]] = {
     "policy": (3535, 17),
     "policy/base": (25, 1),
     "policy/engine": (2383, 11),
-    "policy/megatron": (2486, 10),
+    "policy/megatron": (2476, 10),
     "policy/vision": (272, 3),
     "runtime": (2742, 15),
     "runtime/hosts": (2107, 9),

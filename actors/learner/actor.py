@@ -72,8 +72,8 @@ class LearnerActor(Actor):
         groups = self.config.groups
         self._publisher = None if groups is None else Publisher(groups, self._rank, self.ctx)
         self._turns = CardTurns(self.config.samplers if self.config.turns else [], self.ctx)
-        owner = self.ctx.name if groups or self.config.shared or self.config.adapters else ""
-        self._exports = Exports(self._export, self.ctx.home, owner, adapters=self.config.adapters)
+        owner = "" if self.config.transport == "disk" else self.ctx.name
+        self._exports = Exports(self._export, self.ctx.home, owner, adapters=self.config.transport == "adapter")
         rehearses = self.config.learner.rehearsal > 0
         self._exercises = Exercises(self.config.seed) if rehearses else None
         self._probe = await on_disk(Probe, self.ctx.home) if self.config.learner.probe_every else None
@@ -116,7 +116,7 @@ class LearnerActor(Actor):
 
     @handles(messages.JoinGroup, concurrent=True)
     async def join_group(self, msg: messages.JoinGroup) -> messages.Ticket | messages.SharedWeights | messages.NoGroup:
-        if self.config.shared:
+        if self.config.transport == "shared":
             try:
                 return await self._rank.ask(messages.ShareKept(version=msg.version), timeout_s=SHARE_S)
             except (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull, NoModel) as error:

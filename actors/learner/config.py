@@ -293,10 +293,9 @@ class LearnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     model: str  # Hugging Face folder that a new run starts from
     seed: int = 0  # of the exercises that are rehearsed
     samplers: list[str]  # actors to which new weights are announced
-    groups: GroupSettings | None = None  # None: samplers load from disk
+    transport: Literal["disk", "collective", "shared", "adapter"] = "disk"  # others write folders once asked
+    groups: GroupSettings | None = None  # of "collective"
     turns: bool = False  # the engines and the rank have one card in turn
-    shared: bool = False  # engines take weights from this machine's memory
-    adapters: bool = False  # samplers load adapters, and whole folders are written when they are asked for
     rank: str = "rank/0"
     replay: str = "replay"
     keep_weights: int = 4  # newest exports kept, and those that an open evaluation round needs

@@ -285,7 +285,8 @@ class Trainer:
             with self.averaged.in_place():
                 averaged = self.snapshot(on_host=True)
         whole = whole_tensors(self.model, self.shape, on_host=True) if tensors is None else tensors
-        return on_first(lambda: self.write(folder, whole, adapter=True, averaged=averaged).encode()).decode()
+        peft = self._peft() if self.config.lora.rank else None
+        return on_first(lambda: hf_folder.write(folder, whole, self.companions, peft, averaged).encode()).decode()
 
     def export_adapter(self, folder: Path) -> str:
         """Write the adapter alone, in PEFT's form; returns the digest of its tensors. Every rank calls this."""
@@ -294,20 +295,9 @@ class Trainer:
     def _peft(self) -> tuple[object, dict[str, Tensor]]:
         return self.config.lora.peft(self.shape), lora.peft_tensors(self.model.adapters)
 
-    def write(
-        self,
-        folder: Path,
-        tensors: dict[str, Tensor],
-        *,
-        adapter: bool = False,
-        averaged: dict[str, Tensor] | None = None,
-    ) -> str:
-        """The same of a snapshot by rank 0 alone, while the others work.
-
-        With `adapter`, a LoRA run's adapter as it is now lies next to the merged weights, in PEFT's form.
-        """
-        peft = self._peft() if adapter and self.config.lora.rank else None
-        return hf_folder.write(folder, tensors, self.companions, peft, averaged)
+    def write(self, folder: Path, tensors: dict[str, Tensor]) -> str:
+        """The same of a snapshot alone, by rank 0 while the others work: adapter and average have gone on."""
+        return hf_folder.write(folder, tensors, self.companions)
 
     def save(self, folder: Path, version: str = "0.0") -> str:
         """Write a checkpoint, atomically: weights, Adam's state, reference, average. Returns its files' digest."""

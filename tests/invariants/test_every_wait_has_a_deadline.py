@@ -6,7 +6,7 @@ import ast
 import asyncio
 import math
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -206,7 +206,7 @@ async def test_every_wait_has_a_deadline_that_is_finite(tmp_path, forever):
     async with ActorSystem(tmp_path) as system:
         await system.spawn(ActorSpec(name="a", factory=Counter))
         with pytest.raises(ProtocolError):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(50):
                 await system.ref("a").ask(Sleep(seconds=60), timeout_s=forever)
         with pytest.raises(TypeError):
             await system.ref("a").ask(Sleep(seconds=60))  # type: ignore[call-arg]
@@ -218,12 +218,11 @@ async def test_every_wait_has_a_deadline_that_ends_it(tmp_path):
         for limit in (0.05, 0.2):
             began = time.monotonic()
             with pytest.raises(DeadlineExceeded):
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(50):
                     await system.ref("a").ask(Sleep(seconds=60), timeout_s=limit)
             assert limit * 0.9 <= time.monotonic() - began < limit + 30
-        began = time.monotonic()
         with pytest.raises(DeadlineExceeded, match=r"x waited 0.1 s for Ping from y"):
-            async with asyncio.timeout(5), waiting("x", "y", "Ping", 0.1):
+            async with asyncio.timeout(50), waiting("x", "y", "Ping", 0.1):
                 await asyncio.get_running_loop().create_future()
         assert waits_now() == []
 
@@ -235,8 +234,9 @@ async def test_every_wait_has_a_deadline_and_a_stall_says_who_waits_for_what(tmp
         before = datetime.now(UTC)
         asking = asyncio.ensure_future(ref.ask(Sleep(seconds=1.0), timeout_s=30, trace="g1.0"))
         await asking
+        ended = datetime.now(UTC)
     (stall,) = (line for line in read_logs(tmp_path, event="stall") if line["what"] == "Sleep")
     assert (stall["who"], stall["what"], stall["whom"]) == ("desktop/3", "Sleep", "sampler/0")
     assert (stall["cause"], stall["trace"]) == ("busy", "g1.0")
-    assert abs((datetime.fromisoformat(stall["since"]) - before).total_seconds()) < 2
+    assert before - timedelta(seconds=1) <= datetime.fromisoformat(stall["since"]) <= ended - timedelta(seconds=0.9)
     assert stall["waited_s"] >= 0.2

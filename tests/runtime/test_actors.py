@@ -143,7 +143,7 @@ async def test_an_ask_ends_at_its_deadline(system, host):
     began = time.monotonic()
     with pytest.raises(DeadlineExceeded, match=r"system waited 0.2 s for Sleep from a"):
         await system.ref("a").ask(Sleep(seconds=30), timeout_s=0.2)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 25
 
 
 async def test_one_message_at_a_time_and_concurrent_ones_up_to_their_limit(system, host):
@@ -231,7 +231,7 @@ async def test_a_killed_host_comes_back_with_its_actors(system):
         await from_main
     with pytest.raises(ActorFailed, match=r"ActorGone: .*host one was lost"):
         await through_b
-    assert time.monotonic() - began < 10.0
+    assert time.monotonic() - began < 25.0
     assert await a.ask(Add(n=1), timeout_s=10) == Number(n=1)  # waits for the new child
     assert (await system.ref("a/2").ask(Pid(), timeout_s=5)).n != pid
     assert await system.ref("b").ask(Via(peer="a/1", n=1), timeout_s=5) == Number(n=2)

@@ -174,7 +174,7 @@ def test_weights_go_by_disk_or_by_collective() -> None:
 
 def test_memory_is_shared_with_an_engine_of_this_machine() -> None:
     shared = ["weight_sync.transport=shared", "samplers.engine={type: sglang}"]
-    assert specs(planned(*shared))["learner"].config.shared  # type: ignore[attr-defined]
+    assert specs(planned(*shared))["learner"].config.transport == "shared"  # type: ignore[attr-defined]
     for more, why in [
         (["samplers.engine={type: embedded}"], "shared, which the embedded engine can't take"),
         (["samplers.attach=[http://192.0.2.1:30000]"], "192.0.2.1:30000 has other memory"),
@@ -186,7 +186,7 @@ def test_memory_is_shared_with_an_engine_of_this_machine() -> None:
 
 def test_adapters_go_where_there_are_some() -> None:
     made = specs(planned("weight_sync.transport=adapter", "learner.lora.rank=4", "learner.lora.targets=[q_proj]"))
-    assert made["learner"].config.adapters  # type: ignore[attr-defined]
+    assert made["learner"].config.transport == "adapter"  # type: ignore[attr-defined]
     sampler = made["sampler/0"].config
     assert (sampler.adapter_rank, sampler.adapter_targets) == (4, ["q_proj"])  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match=r"weight_sync\.transport is adapter, and learner\.lora\.rank is 0"):

@@ -27,7 +27,7 @@ class Guest:
         self.provider, self.desktop, self.link = provider, desktop, link
 
     async def __call__(self, method: str, **args: Any) -> Any:
-        given = await self.link.call(method, timeout_s=25, **args)
+        given = await self.link.call(method, timeout_s=100, **args)
         if not isinstance(given, Frame):
             return given
         frame = msgspec.to_builtins(given)
@@ -35,12 +35,12 @@ class Guest:
 
     async def act(self, method: str, **args: Any) -> None:
         await self(method, **args)
-        assert await self("settle", timeout_ms=15_000)  # a busy machine starts an application late
+        assert await self("settle", timeout_ms=60_000)  # a busy machine starts an application late
 
     async def open(self, *argv: str, title: str, accessible: bool = True) -> None:
         await self("launch", argv=list(argv))
-        await self("wait_window", title=title, accessible=accessible, timeout_ms=20_000)
-        assert await self("settle", timeout_ms=15_000)  # a busy machine starts an application late
+        await self("wait_window", title=title, accessible=accessible, timeout_ms=60_000)
+        assert await self("settle", timeout_ms=60_000)  # a busy machine starts an application late
 
     async def elements(self) -> list[Any]:
         """What an observation lists; looked for again while an application is too busy to say all."""

@@ -138,8 +138,8 @@ async def test_screenshots(guest: Guest):
 
 async def test_quiet_is_not_called_early_nor_waited_for_in_vain(guest: Guest):
     began = time.monotonic()
-    assert await guest("settle", timeout_ms=15_000)
-    assert time.monotonic() - began < 10
+    assert await guest("settle", timeout_ms=60_000)
+    assert time.monotonic() - began < 55
     await guest("launch", argv=["sh", "-c", "while :; do :; done"])
     assert not await guest("settle", timeout_ms=300)
 

