@@ -173,7 +173,7 @@ def bring_built(name: str, argv: Sequence[str], windows: Sequence[str]) -> None:
 
 for _folder, _app in declared().items():
     bring(_folder, _app)
-for _api in map(built.read, built.folders()):
+for _api in built.folders().values():
     bring_built(_api.app, _api.argv, _api.windows)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from apis import built
 from apis.applications import APP_NAMES, BY_FOLDER, OWN, bring_built, modules_brought
 from apis.functions.declaration import Function, Tool, read
-from apis.functions.values import fit
+from apis.functions.values import fitted
 from runtime.errors import ConfigError
 
 _FILES = {folder: Path(__file__).with_name("apps") / f"{folder}.yaml" for folder in OWN}
@@ -35,10 +35,10 @@ def _add(folders: Iterable[Path]) -> None:
         owners = {each.owner: app for app, functions in TOOLS.items() for each in functions}
         if api.app not in APP_NAMES or owners.get(api.owner, api.app) != api.app or api.owner == "Agent":
             raise ConfigError(f"{folder}: {api.owner} can't have functions of {api.app}")
-        here = {each.name for each in TOOLS.get(api.app, ())}
-        if taken := sorted(here & set(api.functions)):
+        here = TOOLS.get(api.app, ())
+        if taken := sorted({each.name for each in here} & {each.name for each in api.functions}):
             raise ConfigError(f"{folder}: {api.app} has a function {taken[0]} already")
-        TOOLS[api.app] = (*TOOLS.get(api.app, ()), *api.declared())
+        TOOLS[api.app] = (*here, *api.declared())
     _index()
 
 
@@ -79,13 +79,6 @@ def app_of(dotted: str) -> str | None:
 def call(owner: str, name: str, **arguments: Any) -> Tool:
     """The action of calling a function, as the grammar would make it.
 
-    Raises LookupError for a function that no application has, TypeError for an argument that is unknown or missing,
-    and Unfit for one of the wrong kind.
+    Raises LookupError for a function that no application has, Unfit for wrong arguments.
     """
-    function = declared(owner, name)
-    unknown = set(arguments) - {param.name for param in function.params}
-    missing = {param.name for param in function.params if param.required} - set(arguments)
-    if unknown or missing:
-        raise TypeError(f"{function.signature}: wrong arguments {', '.join(sorted(unknown | missing))}")
-    values = {p.name: fit(p, arguments[p.name]) if p.name in arguments else p.default for p in function.params}
-    return Tool(owner=owner, name=name, arguments=values)
+    return Tool(owner=owner, name=name, arguments=fitted(declared(owner, name), arguments))

@@ -61,6 +61,14 @@ def show(table: TextTable) -> None:
         output.table([name.upper() if name[:1].isupper() else name for name in filled.head], filled.rows)
 
 
+def markdown(table: TextTable) -> str:
+    """The table for a page of Markdown."""
+    filled = table.filled()
+    rows = [[output.clean(str(cell)).replace("|", "\\|") for cell in row] for row in (filled.head, *filled.rows)]
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * len(filled.head), *lines[1:]])
+
+
 def render(name: str, **values: object) -> str:
     """The page of template `name`, a file of `templates`."""
     return _environment().get_template(name).render(values)

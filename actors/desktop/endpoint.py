@@ -82,6 +82,7 @@ class Endpoint:
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=config.concurrent)
         self._client = httpx2.AsyncClient(headers=headers, timeout=None, limits=limits, trust_env=False)
         self._free = asyncio.Semaphore(config.concurrent)
+        self.tokens = 0  # of all answers so far, by the server's own counts
         self._not_before = 0.0  # time.monotonic() until which the server asked to be left alone
 
     async def close(self) -> None:
@@ -148,7 +149,9 @@ class Endpoint:
                     raise await self._failed(reply)
                 most = MAX_STREAM_BYTES if config.stream else MAX_ANSWER_BYTES
                 # A long stream takes seconds to read: nothing else here waits for it.
-                return await asyncio.to_thread(completed, await _whole(reply, most), max_tokens)
+                done = await asyncio.to_thread(completed, await _whole(reply, most), max_tokens)
+                self.tokens += (done.read_tokens or 0) + (done.written_tokens or 0)
+                return done
         except TimeoutError as error:
             raise _AgainError("endpoint_silent", f"no answer within {config.timeout_s:g} s") from error
         except TooLongError as error:

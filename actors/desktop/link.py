@@ -104,7 +104,7 @@ RESULTS: dict[str, Any] = {
     "screenshot": bytes,
     "observe": Frame,
     "tool": ToolText,
-    "try_source": ToolText,
+    "offer": None,
     "look_at_source": Looked,
     "keep": None,
     "info": ToolText,

@@ -14,6 +14,7 @@ from actors.errors import GuestRefused
 
 SAID_CHARS = 5000  # as of every other function
 PAGES = 10  # of a list of tools
+GONE = "Connection closed"  # what the package says of a server that has ended
 
 
 @asynccontextmanager
@@ -44,31 +45,35 @@ async def listed(server: Sequence[str]) -> list[tuple[str, str, dict[str, Any]]]
 
 
 class McpTools:
-    """The servers of one desktop."""
+    """The servers of one desktop; each has a task of its own, in which its session begins and ends."""
 
     def __init__(self) -> None:
-        self._servers: dict[tuple[str, ...], tuple[asyncio.Task[None], asyncio.Queue[Any]]] = {}
+        self._sessions: dict[tuple[str, ...], asyncio.Future[Any]] = {}
         self._tasks: list[asyncio.Task[None]] = []  # of all servers, and of those that are ending
 
     async def call(self, server: tuple[str, ...], tool: str, arguments: Mapping[str, Any], timeout_s: float) -> str:
         """What a tool says. Raises GuestRefused."""
-        if server not in self._servers or self._servers[server][0].done():
-            asked: asyncio.Queue[Any] = asyncio.Queue(maxsize=1)  # a desktop's calls come one by one
-            self._tasks.append(asyncio.create_task(_serve(server, asked), name="mcp"))
-            self._servers[server] = self._tasks[-1], asked
-        (task, asked), answer = self._servers[server], asyncio.get_running_loop().create_future()
-        asked.put_nowait((tool, dict(arguments), answer))
-        await asyncio.wait({task, answer}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        if not answer.done():
-            ended = task.done() and not task.cancelled()
-            why = f"its server has ended: {task.exception()}" if ended else f"no answer within {timeout_s:g} s"
-            task.cancel()
-            self._servers.pop(server, None)
-            raise GuestRefused("function_crashed", f"{tool}: {why}"[:400])
-        said, failed = answer.result()
+        from mcp import McpError
+
+        if server not in self._sessions:
+            self._sessions[server] = asyncio.get_running_loop().create_future()
+            self._tasks.append(asyncio.create_task(_held(server, self._sessions[server]), name="mcp"))
+        try:
+            async with asyncio.timeout(timeout_s):
+                client = await asyncio.shield(self._sessions[server])
+                result = await client.call_tool(tool, dict(arguments))
+            said, failed = "\n".join(getattr(part, "text", "") for part in result.content), result.isError
+        except Exception as error:
+            if isinstance(error, McpError) and str(error) != GONE:
+                raise GuestRefused("tool_failed", str(error)[:500]) from error
+            self._sessions.pop(server, None)
+            late = isinstance(error, TimeoutError)
+            why = f"no answer within {timeout_s:g} s" if late else f"its server has ended: {error}"
+            raise GuestRefused("function_crashed", f"{tool}: {why}"[:400]) from error
+        said = "".join(c for c in said if c.isprintable() or c in "\n\t")[:SAID_CHARS]
         if failed:
             raise GuestRefused("tool_failed", said[:500])
-        return str(said)
+        return said
 
     async def close(self) -> None:
         """End all servers."""
@@ -77,17 +82,13 @@ class McpTools:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-async def _serve(server: tuple[str, ...], asked: asyncio.Queue[Any]) -> None:
-    from mcp import McpError
-
-    async with opened(server) as client:
-        while True:
-            tool, arguments, answer = await asked.get()
-            try:
-                result = await client.call_tool(tool, arguments)
-                said, failed = "\n".join(getattr(part, "text", "") for part in result.content), result.isError
-            except McpError as error:
-                if str(error) == "Connection closed":  # of the package: the server has ended
-                    raise
-                said, failed = str(error), True
-            answer.set_result(("".join(c for c in said if c.isprintable() or c in "\n\t")[:SAID_CHARS], failed))
+async def _held(server: tuple[str, ...], session: asyncio.Future[Any]) -> None:
+    """Begin a session, and keep it until this task is cancelled."""
+    try:
+        async with opened(server) as client:
+            session.set_result(client)
+            await asyncio.Event().wait()
+    except Exception as error:
+        if session.done():
+            raise
+        session.set_exception(error)

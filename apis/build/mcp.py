@@ -8,16 +8,12 @@ from typing import Any
 
 import msgspec
 
-from apis import built
-from apis.functions.declaration import Function, Param, Parameter
+from apis.built import BuiltFunction
+from apis.functions.declaration import Function, Param
 
 JSON_TYPES = {"int": "integer", "float": "number", "bool": "boolean", "List": "array", "str": "string"}
 FAR = 10**9  # the bound of a number whose schema has none
 TEXT_CHARS, ITEMS = 1000, 100  # where a schema has no bound
-
-
-class ToolRefusedError(Exception):
-    """A tool's schema is not of the closed set; the text says what."""
 
 
 def schema(function: Function) -> dict[str, Any]:
@@ -39,38 +35,39 @@ def _property(param: Param) -> dict[str, Any]:
     return made if param.required else made | {"default": param.default}
 
 
-def taken(
-    tools: Iterable[tuple[str, str, dict[str, Any]]],
-) -> tuple[dict[str, built.BuiltFunction], dict[str, str], dict[str, str]]:
-    """Functions by name, the tools that they are, and why each other tool is refused."""
-    functions, names, refused = {}, {}, {}
+def taken(tools: Iterable[tuple[str, str, dict[str, Any]]]) -> tuple[list[BuiltFunction], dict[str, str]]:
+    """The functions that tools of a name, a description and a schema become, and why each other tool is refused."""
+    functions: dict[str, BuiltFunction] = {}
+    refused: dict[str, str] = {}
     for tool, described, given in tools:
         name = re.sub(r"\W+|(?<=[a-z])(?=[A-Z])", "_", tool).lower()
+        does = _line(described or tool)
         try:
+            if name in functions:
+                raise ValueError("its name is taken")
             params = {each: _parameter(each, how, given) for each, how in (given.get("properties") or {}).items()}
-            does = " ".join("".join(c if c.isprintable() else " " for c in described or tool).split())[:300]
-            if why := built.unsound(name, params) or ("its name is taken" if name in functions else ""):
-                raise ToolRefusedError(why)
-            functions[name] = msgspec.convert({"does": does, "params": params}, built.BuiltFunction)
-            msgspec.convert({name: 0}, dict[built.Name, int])
-            names[name] = tool
-        except (ToolRefusedError, msgspec.ValidationError, TypeError, ValueError) as error:
-            functions.pop(name, None) if name not in names else None
+            made = {"name": name, "does": does, "params": params, "code": tool}
+            functions[name] = msgspec.convert(made, BuiltFunction)
+        except (ValueError, TypeError) as error:
             refused[tool[:60]] = str(error)[:200]
-    return functions, names, refused
+    return list(functions.values()), refused
 
 
-def _parameter(name: str, how: Any, given: dict[str, Any]) -> Parameter:
-    """A property as a parameter; one that may be left out has a default. Raises ToolRefusedError."""
+def _line(text: object) -> str:
+    return " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())[:300]
+
+
+def _parameter(name: str, how: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """A property in the form of a declared parameter; one that may be left out has a default. Raises ValueError."""
     if not isinstance(how, dict):
-        raise ToolRefusedError(f"{name}: no schema")
-    kinds = how.get("anyOf") or [how]
-    if len(other := [each for each in kinds if isinstance(each, dict) and each.get("type") != "null"]) != 1:
-        raise ToolRefusedError(f"{name}: of several types")
-    kind, limits = _kind(name, other[0])
+        raise ValueError(f"{name}: no schema")
+    kinds = [each for each in how.get("anyOf") or [how] if isinstance(each, dict) and each.get("type") != "null"]
+    if len(kinds) != 1:
+        raise ValueError(f"{name}: of several types")
+    kind, limits = _kind(name, kinds[0])
     default = {} if name in given.get("required", []) else {"default": how.get("default")}
-    means = " ".join(str(how.get("description") or how.get("title") or "").split())[:300]
-    return msgspec.convert({"kind": kind, "limits": limits, "means": means} | default, Parameter)
+    means = _line(how.get("description") or how.get("title") or "")
+    return {"kind": kind, "limits": limits, "means": means} | default
 
 
 def _kind(name: str, how: dict[str, Any]) -> tuple[str, list[Any]]:
@@ -85,4 +82,4 @@ def _kind(name: str, how: dict[str, Any]) -> tuple[str, list[Any]]:
         return "text", [min(int(how.get("maxLength", TEXT_CHARS)), 4000)]
     if wanted == "array" and isinstance(items := how.get("items"), dict) and items.get("type") == "string":
         return "names", [min(int(how.get("maxItems", ITEMS)), ITEMS)]
-    raise ToolRefusedError(f"{name}: {str(wanted)[:40]} with {', '.join(sorted(known))[:80]} is not of the closed set")
+    raise ValueError(f"{name}: {str(wanted)[:40]} with {', '.join(sorted(known))[:80]} is not of the closed set")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from apis.functions.declaration import Param
+from apis.functions.declaration import Function, Param
 from apis.guest.addresses import ROWS, Place, address, column_of, place_of
 
 MAX_CELLS = 2 * ROWS  # of a range
@@ -39,13 +39,22 @@ def fit(param: Param, value: Any) -> Any:
     return _FITS[param.kind](param, value)
 
 
+def fitted(function: Function, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments as the function gets them, defaults filled in. Raises Unfit."""
+    if unknown := sorted(set(given) - {param.name for param in function.params}):
+        raise Unfit(f"no argument {unknown[0]}")
+    if missing := [param.name for param in function.params if param.required and param.name not in given]:
+        raise Unfit(f"{missing[0]} is missing")
+    return {p.name: fit(p, given[p.name]) if p.name in given else p.default for p in function.params}
+
+
 def _cell_at(text: str) -> Place | None:
     """Row and column of a cell's name, in letters of any case and with or without dollar signs."""
     parts = _CELL.fullmatch(text.strip())
     return place_of(f"{parts[1]}{parts[2]}".upper()) if parts is not None else None
 
 
-class Unfit(Exception):  # noqa: N818 - it becomes a refusal and goes no further
+class Unfit(ValueError):  # noqa: N818 - it becomes a refusal and goes no further
     """The argument is not what the parameter takes."""
 
 

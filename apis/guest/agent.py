@@ -108,7 +108,7 @@ class Agent:
         )
         methods = {name: getattr(owner, name) for owner, names in listed for name in names}
         methods |= {"run": run, "windows": self._windows.list, "screenshot": self._pixels.picture}
-        methods |= {"try_source": self._tools.built.tried, "look_at_source": self._tools.built.looked}
+        methods |= {"offer": self._tools.built.offer, "look_at_source": self._tools.built.looked}
         return methods | {name: self._input(methods[name]) for name in INPUT}
 
     def _input(self, method: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,7 +19,6 @@ OF_DESKTOPS = {
     for part in (
         "apis/documents/read/parse.py",
         "apis/guest/chromium/profile.py",
-        "actors/cluster/build/pipeline.py",  # of a build, not of a run
     )
 }
 SQL = re.compile(

@@ -10,18 +10,17 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import yaml
 from msgspec.structs import replace
 
-from actors.cluster.build.trials import BuildDesk
-from actors.cluster.checks.desk import RealDesk, provider, sandbox_set
+from actors.cluster.build.command import profile
+from actors.cluster.checks.desk import opened, provider, sandbox_set
 from apis import built, catalogue
-from apis.apps.check.case import Case, tables
+from apis.apps.check.case import Case, table_of, tables
 from apis.apps.check.run import run
-from apis.build import answers, profile
-from apis.build.answers import Interface
+from apis.build import answers
+from apis.built import BuiltFunction
 from tests.build.model import Recorded, served
 
 HERE = Path(__file__).parent
@@ -40,39 +39,17 @@ HIDDEN = (
 )
 
 
-class BlindDesk(BuildDesk):
-    """Calc with its own functions, the hidden ones aside: for those, what was built."""
-
-    def __init__(self, folder: Path | None, desktops: Any) -> None:
-        super().__init__(profile.load(HERE / "calc_profile.yaml"), desktops)
-        self._table = tables()[APP]
-        self._functions, self._sources = _built(folder) if folder else _recorded()
-
-    async def tool(self, name: str, /, **arguments: Any) -> str:
-        if name not in HIDDEN:
-            return await RealDesk.tool(self, name, **arguments)
-        if name not in self._sources:
-            return "refused: it was not accepted"
-        self.interface, self.source = self._functions[name], self._sources[name]
-        return await super().tool(name, **arguments)
-
-
 def _unsaid(case: Case) -> Case:
     said = "" if case.effect or case.saved else case.says
     return replace(case, says=said, refusal=case.refusal.partition(":")[0])
 
 
-def _built(folder: Path) -> tuple[dict[str, Interface], dict[str, str]]:
-    functions = built.read(folder).functions.items()
-    return {name: Interface(name, each.does, each.params) for name, each in functions}, built.sources(folder)
-
-
-def _recorded() -> tuple[dict[str, Interface], dict[str, str]]:
+def _recorded() -> list[BuiltFunction]:
     """The first answers of the recording, which no build has judged."""
     given = yaml.safe_load((HERE / "calc.yaml").read_text())
     functions, refused = answers.interfaces(given["require 1"], [], [])
     assert not refused
-    return {each.name: each for each in functions}, {name: answers.code(given[f"implement {name}"]) for name in HIDDEN}
+    return [replace(each, code=answers.code(given[f"implement {each.name}"])) for each in functions]
 
 
 async def checked(folder: Path | None, overrides: Sequence[str], *, words: bool = False) -> dict[str, str]:
@@ -81,15 +58,28 @@ async def checked(folder: Path | None, overrides: Sequence[str], *, words: bool 
     No declaration says how a function words its answer. So a refusal has to begin with the argument's name, and only
     `words` asks for the sentences of Calc's own functions.
     """
-    async with provider(sandbox_set(overrides)) as desktops:
-        desk = BlindDesk(folder, desktops)
-        try:
-            await desk.again()
-            cases = [each if words else _unsaid(each) for each in tables()[APP].cases]
-            outcomes = await run(replace(tables()[APP], cases=cases), desk, 0, lambda _: None, HIDDEN)
-        finally:
-            await desk.close()
-    return {each.case.function: each.problem for each in outcomes}
+    functions = built.read(folder).functions if folder else _recorded()
+    about, table = profile(str(HERE / "calc_profile.yaml")), tables()[APP]
+    functions = [each for each in functions if each.name in HIDDEN]
+    cases = [each if words else _unsaid(each) for each in table.cases]
+    offers = [{**each, "owner": table.owner} for each in table_of(about, functions).offers]
+    table = replace(table, cases=cases, offers=[each for each in offers if each["name"] in HIDDEN])
+    known = catalogue.TOOLS[APP]
+    hide()
+    try:
+        with catalogue.shown(APP, [each.function(table.owner) for each in functions]):
+            async with provider(sandbox_set(overrides)) as desktops, opened(desktops, table) as desk:
+                outcomes = await run(table, desk, 0, lambda _: None, [each.name for each in functions])
+    finally:
+        catalogue.TOOLS[APP] = known
+        catalogue._index()
+    found = {each.case.function: each.problem for each in outcomes}
+    return {name: found.get(name, "it was not accepted") for name in HIDDEN}
+
+
+def hide() -> None:
+    """Have Calc without the ten, in this process."""
+    catalogue.TOOLS[APP] = tuple(each for each in catalogue.TOOLS[APP] if each.name not in HIDDEN)
 
 
 async def rebuilt(out: Path, overrides: Sequence[str]) -> int:
@@ -104,7 +94,7 @@ async def rebuilt(out: Path, overrides: Sequence[str]) -> int:
 
 def hidden_main(words: Sequence[str]) -> int:
     """`computerrl WORDS` in a process that has never heard of the ten."""
-    catalogue.TOOLS[APP] = tuple(each for each in catalogue.TOOLS[APP] if each.name not in HIDDEN)
+    hide()
     from actors.cluster.cli import main
 
     return main(words)

@@ -21,15 +21,15 @@ def test_a_tool_becomes_a_function_with_bounds() -> None:
     more = tool(
         "remove", required=False, tags={"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]}
     )
-    functions, names, refused = taken([given, more])
+    (add, remove), refused = taken([given, more])
     assert refused == {}
-    assert names == {"add_note": "addNote", "remove": "remove"}
-    assert "\n" not in functions["add_note"].does
-    count = functions["add_note"].params["count"].named("count")
+    assert (add.name, add.code, remove.name, remove.code) == ("add_note", "addNote", "remove", "remove")
+    assert "\n" not in add.does
+    count = add.params["count"].named("count")
     assert fit(count, 9) == 9
     with pytest.raises(Unfit, match="count"):
         fit(count, 10)
-    assert functions["remove"].params["tags"].named("tags").default is None
+    assert remove.params["tags"].named("tags").default is None
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_a_tool_becomes_a_function_with_bounds() -> None:
     ],
 )
 def test_a_tool_outside_of_the_closed_set_is_refused_by_name(given: Any, why: str) -> None:
-    functions, names, refused = taken([given])
-    assert functions == names == {}
+    functions, refused = taken([given])
+    assert functions == []
     assert why in refused[given[0]]
 
 

@@ -167,6 +167,7 @@ async def test_right_functions_are_accepted_and_planted_faulty_ones_are_not(
     assert (await run(*cli, "accept", str(out))).returncode == 0
     used = await run("-c", USED, state_dir, COMPUTERRL_APIS=str(out))
     assert used.stdout == "line 2 is used\n", used.stderr
-    code = json.loads((out / "code.json").read_text())
-    (out / "code.json").write_text(json.dumps({name: source + "\n" for name, source in code.items()}))
+    checked = await run(*cli, "check", str(out), "--json", "--set", f"desktops.provider.state_dir={state_dir}")
+    assert [each["verdict"] for each in json.loads(checked.stdout)] == ["ok"], checked.stdout + checked.stderr
+    (out / "api.json").write_text((out / "api.json").read_text().replace(MARK, f"{MARK}_too"))
     assert "has changed since" in (await run("-c", "import apis.catalogue", COMPUTERRL_APIS=str(out))).stderr

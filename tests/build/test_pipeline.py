@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -13,18 +14,23 @@ import msgspec
 import pytest
 import yaml
 
-from actors.cluster.build.pipeline import BuildLedger, Pipeline, Played, weigh
+from actors.cluster.build.command import profile
+from actors.cluster.build.paired import Played, Weighed, weigh
+from actors.cluster.build.pipeline import BuildLedger, Built, Pipeline
+from actors.cluster.build.trials import Trial, Trials
 from actors.desktop.config import EndpointConfig
 from actors.desktop.endpoint import Endpoint
+from actors.desktop.link import Looked
 from apis import built
-from apis.build import answers, judge, profile
-from apis.build.answers import AnswerRefusedError, Cases, Interface
-from apis.build.judge import Built, Trial, Weighed
+from apis.apps.check.case import table_of
+from apis.build import answers
+from apis.build.answers import AnswerRefusedError
+from apis.built import BuiltFunction, Cases
 from runtime.errors import ConfigError
 from runtime.program import check_origin
 from tests.build.model import Recorded, served
 
-PROFILE = profile.load(profile.BUNDLED / "text_editor.yaml")
+PROFILE = profile("text_editor")
 NUMBER = {"kind": "integer", "limits": [1, 9]}
 
 
@@ -52,13 +58,15 @@ class Stands:
     def __init__(self) -> None:
         self.tried: list[str] = []
 
-    async def trial(self, interface: Interface, source: str, made: Cases) -> Trial:
-        self.tried.append(interface.name)
-        if "wrong" in source:
-            return Trial(problems=["got 4, not 5", ""])
-        if made.right[0].effects[0].equals == "nothing":
-            return Trial(problems=["", ""], holds_for_nothing=[1])
-        return Trial(problems=["", ""], mutants=4, missed=["is one more"], p50_ms=3.0, p95_ms=4.0)
+    async def trial(self, made: BuiltFunction) -> Trial:
+        self.tried.append(made.name)
+        assert made.code
+        assert made.cases
+        if "wrong" in made.code:
+            return Trial("case 1: got 4, not 5", "either")
+        if made.cases.right[0].effects[0].equals == "nothing":
+            return Trial("case 1 passes although the function does nothing", "cases")
+        return Trial(mutants=4, missed=["is one more"], p50_ms=3.0, p95_ms=4.0)
 
 
 ERRING: dict[str, Any] = {
@@ -84,7 +92,7 @@ ERRING: dict[str, Any] = {
 
 async def build(
     folder: Path, model: Recorded, tries: Stands, exemplars: list[str] | None = None, **more: Any
-) -> tuple[list[Built], Pipeline]:
+) -> list[Built]:
     if exemplars is None:
         exemplars = ["Do a thing"]
     ledger = BuildLedger(folder, "this build")
@@ -92,19 +100,19 @@ async def build(
         endpoint = Endpoint(EndpointConfig(url=url, model="m", first_backoff_s=0.0, longest_backoff_s=0.0), "")
         try:
             made = Pipeline(PROFILE, ledger, endpoint, tries.trial, lambda _: None, [], 9, **more)
-            return await made.run(exemplars), made
+            return await made.run(exemplars)
         finally:
             await endpoint.close()
             ledger.close()
 
 
 async def test_a_model_that_errs_is_asked_again_and_what_fails_to_the_end_is_dropped(tmp_path: Path) -> None:
-    done, made = await build(tmp_path, Recorded(ERRING), Stands())
+    done = await build(tmp_path, Recorded(ERRING), Stands())
     assert {each.name: (each.accepted, each.rounds) for each in done} == {
         "first_one": (True, 0), "second_one": (True, 2), "third_one": (True, 3), "fourth_one": (False, 3),
     }  # fmt: skip
     assert "got 4, not 5" in done[-1].why
-    assert set(made.sources) == {"first_one", "second_one", "third_one"}
+    assert ["wrong" in each.made.code for each in done if each.made] == [False, False, False, True]
 
 
 class KilledError(BaseException):
@@ -123,21 +131,20 @@ async def test_a_function_earns_its_place_in_a_paired_trial_or_is_dropped_and_no
 ) -> None:
     played: list[tuple[str, str]] = []
 
-    async def plays(task: str, interface: Interface | None, source: str, calls: Any) -> Played:
-        played.append((task, interface.name if interface else ""))
+    async def plays(task: str, made: BuiltFunction | None, calls: Any) -> Played:
+        played.append((task, made.name if made else ""))
         if len(played) == 7:
             raise KilledError
-        assert calls == ([{"number": 1}] if interface else [])
-        return Played(interface is None or interface.name != "breaks_it", 5 if interface is None else 3, 10)
+        assert calls == ([{"number": 1}] if made else [])
+        return Played(made is None or made.name != "breaks_it", 5 if made is None else 3, 10)
 
     more: Any = {"plays": plays, "held_out": HELD_OUT}
     with pytest.raises(KilledError):
         await build(tmp_path, Recorded(WEIGHED), Stands(), **more)
-    done, made = await build(tmp_path, model := Recorded(WEIGHED), Stands(), **more)
+    done = await build(tmp_path, model := Recorded(WEIGHED), Stands(), **more)
     assert len(played) == 16  # 5 without, twice 5 with, and the one that was cut
     assert not any(stage.startswith("implement") for stage in model.asked)
     assert [each.accepted for each in done] == [True, False, True, True]
-    assert "breaks_it" not in {*made.sources, *made.cases, *made.interfaces}
     first, second, third, fourth = (each.weighed or Weighed() for each in done)
     assert (first.verdict, first.turns, first.turns_within, first.solved) == ("earns its place", -2, (-2, -2), (5, 5))
     assert (second.verdict, second.solved) == ("costs more", (5, 0))
@@ -159,8 +166,8 @@ def test_a_difference_is_shown_only_where_its_interval_leaves_no_doubt() -> None
 async def test_a_build_killed_after_any_step_goes_on_and_asks_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, _ = await build(tmp_path, once := Recorded(ERRING), Stands())
-    steps = len(set(once.asked)) + 8
+    whole = await build(tmp_path, once := Recorded(ERRING), Stands())
+    steps = len(set(once.asked)) + 9
     keep = BuildLedger._keep
     for stop in range(1, steps):
         left = stop
@@ -180,10 +187,10 @@ async def test_a_build_killed_after_any_step_goes_on_and_asks_nothing_twice(
         with pytest.raises(KilledError):
             await build(folder, model, tries)
         monkeypatch.setattr(BuildLedger, "_keep", keep)
-        again, _ = await build(folder, model, tries)
+        again = await build(folder, model, tries)
         assert again == whole
         assert sorted(model.asked) == sorted(once.asked)
-        assert len(tries.tried) == 8
+        assert len(tries.tried) == 9
 
 
 async def test_another_build_can_not_go_on_in_a_folder(tmp_path: Path) -> None:
@@ -196,35 +203,37 @@ async def test_another_build_can_not_go_on_in_a_folder(tmp_path: Path) -> None:
 
 
 async def test_a_budget_of_tokens_ends_the_asking_and_keeps_what_is_done(tmp_path: Path) -> None:
-    done, _ = await build(tmp_path, Recorded(ERRING), Stands(), budget_tokens=900)
+    done = await build(tmp_path, Recorded(ERRING), Stands(), budget_tokens=900)
     assert [each.accepted for each in done].count(False) >= 1
     assert any("--budget-tokens" in each.why for each in done)
 
 
 async def test_a_budget_that_ends_while_tasks_are_read_ends_the_build_in_order(tmp_path: Path) -> None:
-    done, _ = await build(tmp_path, Recorded(ERRING), Stands(), [f"Do thing {n}" for n in range(11)], budget_tokens=1)
+    done = await build(tmp_path, Recorded(ERRING), Stands(), [f"Do thing {n}" for n in range(11)], budget_tokens=1)
     assert done
     assert all("--budget-tokens" in each.why for each in done)
 
 
 def api(folder: Path, **change: Any) -> Path:
-    """A built folder; `change` is of its declaration."""
-    functions = {"good_name": {"does": "Do this.", "params": {"number": NUMBER}}}
-    declared = {"app": "text_editor", "owner": "EditorTools", "title": "editor", "helpers": "guest.built.gtk a.b"}
-    declared |= {"imports": ["re"], "functions": functions} | change
-    for name, content in (("api", declared), ("cases", {}), ("code", dict.fromkeys(declared["functions"], "pass"))):
-        (folder / f"{name}.json").write_text(json.dumps(content))
+    """A built folder; `change` is of what it holds."""
+    functions = [{"name": "good_name", "does": "Do this.", "params": {"number": NUMBER}, "code": "pass"}]
+    held = {"app": "text_editor", "owner": "EditorTools", "title": "editor", "helpers": "guest.built.gtk a.b"}
+    (folder / "api.json").write_text(json.dumps(held | {"imports": ["re"], "functions": functions} | change))
     return folder
+
+
+def function(name: str = "a_name", does: str = "Do this.", **more: Any) -> dict[str, Any]:
+    return {"functions": [{"name": name, "does": does, **more}]}
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"helpers": "os path"}, {"imports": ["os; x"]}, {"owner": "True\n"}, {"title": "editor\naccepted as 1"},
-        {"functions": {"__class__": {"does": "Do this."}}}, {"functions": {"import": {"does": "Do this."}}},
-        {"functions": {"good_name": {"does": "Do this.", "params": {"number": {"kind": "integer"}}}}},
-        {"functions": {"good_name": {"does": "Do this.", "params": {"number": {"kind": "python"}}}}},
-        {"functions": {"good_name": {"does": "Do\nthis."}}},
+        function("__class__"), function("import"), function(does="Do\nthis."),
+        function(params={"number": {"kind": "integer"}}), function(params={"number": {"kind": "python"}}),
+        function(cases={"right": [{"says": "x", "puts": {"world": 1}}] * 2}), function(code="x" * 9000),
+        {"functions": function()["functions"] * 2},
         {"app": "Bad Name"}, {"argv": ["a\nb"]}, {"windows": ["A B"]},
     ],
 )  # fmt: skip
@@ -257,23 +266,23 @@ def test_a_folder_brings_an_application_that_is_not_here(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("app", ["text_editor", "gimp", "eog"])
 def test_bundled_functions_are_a_models_answers_to_a_build_by_a_bundled_profile(app: str) -> None:
-    folder, about = Path(check_origin().root, "deploy/apis", app), profile.load(profile.BUNDLED / f"{app}.yaml")
+    folder = Path(check_origin().root, "deploy/apis", app)
     recorded = yaml.safe_load(Path(__file__).with_name(f"{app}.yaml").read_text())
     given = [each for each in recorded.values() if isinstance(each, str)]
     assert built.accepted(folder)
     api = built.read(folder)
     assert len(api.functions) >= 10
-    assert (api.app, api.helpers, api.imports, api.argv) == (about.app, about.helpers, about.imports, about.argv)
-    assert set(built.sources(folder).values()) <= {answers.code(each) for each in given if "```python" in each}
+    assert msgspec.structs.replace(api, functions=[]) == profile(app)
+    assert {each.code for each in api.functions} <= {answers.code(each) for each in given if "```python" in each}
     declared = [each for key in recorded if key.startswith("require") for each in interfaces(recorded[key])]
-    for name, function in api.functions.items():
-        assert (name, function.does, function.params) in [(each.name, each.does, each.params) for each in declared]
-    made = built.decoded(folder / built.CASES, dict[str, Cases])
     shown = [json.loads(answers.block(each, "json")) for each in given if "```json" in each]
-    assert all(cases in [msgspec.convert(each, Cases) for each in shown if "right" in each] for cases in made.values())
+    cases = [msgspec.convert(each, Cases) for each in shown if "right" in each]
+    for each in api.functions:
+        assert msgspec.structs.replace(each, code="", cases=None) in declared
+        assert each.cases in cases
 
 
-def interfaces(answer: str) -> list[Interface]:
+def interfaces(answer: str) -> list[BuiltFunction]:
     return answers.interfaces(answer, [], [])[0]
 
 
@@ -289,7 +298,7 @@ def test_acceptance_writes_no_other_file_and_a_run_keeps_its_digest(
     assert other.read_text() == "mine"
     monkeypatch.setenv(built.PLACES_ENV, "")
     assert built.use([f"{folder}@{first}"]) == [folder]
-    assert built.folders() == (folder,)
+    assert list(built.folders()) == [folder]
     assert built.accept(api(folder, title="the editor")) != first
     built._folders.cache_clear()  # as in a process that starts later
     with pytest.raises(ConfigError, match="has changed"):
@@ -327,8 +336,8 @@ def test_an_interface_that_is_not_sound_is_refused(change: dict[str, Any], why: 
 @pytest.mark.parametrize(
     ("right", "why"),
     [
-        ({"arguments": {"other": 1}}, "no argument other"),
-        ({"arguments": {"number": 99}}, "number"),
+        ({"arguments": {"other": 1}, "says": "x"}, "no argument other"),
+        ({"arguments": {"number": 99}, "says": "x"}, "number"),
         ({"arguments": {"number": 1}}, "neither an effect"),
         ({"arguments": {"number": 1}, "effects": [{"read": "soul", "has": ["a"]}]}, "read 'soul'"),
         ({"arguments": {"number": 1}, "effects": [{"file": "/etc/passwd", "has": ["root"]}]}, "below the home"),
@@ -340,9 +349,9 @@ def test_an_interface_that_is_not_sound_is_refused(change: dict[str, Any], why: 
     ],
 )
 def test_a_case_that_is_not_sound_is_refused(right: dict[str, Any], why: str) -> None:
-    interface = answers.interfaces(listed("good_name"), [], [])[0][0]
+    made = interfaces(listed("good_name"))[0]
     with pytest.raises(AnswerRefusedError, match=why):
-        answers.cases(f"```json\n{json.dumps({'right': [right, right]})}\n```", interface, PROFILE)
+        answers.mended(fenced_json({"right": [right, right]}), "cases", made, PROFILE)
 
 
 @pytest.mark.parametrize(
@@ -353,14 +362,61 @@ def test_code_that_is_none_or_too_long_is_refused(answer: str) -> None:
         answers.code(answer)
 
 
-def test_what_a_trial_says_is_mended_in_order() -> None:
-    def about(**trial: Any) -> str:
-        found = judge.finding(Trial(**trial))
-        return found.about if found else "accepted"
+class PaperDesk:
+    """In place of a real desk: a function says its own source, and an effect reads what `TEXTS` has for it."""
 
-    assert about(wrong=["uses eval"]) == "code"
-    assert about(problems=["", "bad"]) == "either"
-    assert about(problems=[""], holds_for_nothing=[1]) == "cases"
-    assert about(problems=[""], mutants=5, missed=["a", "b", "c"]) == "cases"
-    assert about(problems=[""], mutants=5, missed=["a", "b"]) == "accepted"
-    assert about(problems=[""], p95_ms=501.0) == about(problems=[""], windows=1) == "code"
+    home, windows = "/home/agent", 1
+
+    def __init__(self, looked: Looked, texts: dict[str, str], left: int = 1, wait_s: float = 0.0) -> None:
+        self.table, self._looked, self._texts, self._left, self._wait_s = TABLE, looked, texts, left, wait_s
+        self._source = ""
+
+    async def again(self) -> None: ...
+
+    async def ended(self) -> bool:
+        return False
+
+    async def contents(self, path: str) -> bytes:
+        return b""
+
+    async def tool(self, name: str, /, **arguments: Any) -> str:
+        if "nothing" in arguments:
+            return "refused: no argument nothing"
+        await asyncio.sleep(self._wait_s)
+        self._source = self.table.offers[0]["source"]
+        return self._source
+
+    async def call(self, method: str, **arguments: Any) -> Any:
+        answers = {"look_at_source": self._looked, "windows": [None] * self._left, "settle": True}
+        return answers[method] if method in answers else self._texts.get(self._source, "")
+
+
+TABLE = table_of(PROFILE, [])
+ALL = {"right": "5", "empty": "", "one more": "6", "turned": "0"}
+SEEN = Looked([], [("does nothing", "empty"), ("is one more", "one more"), ("is turned", "turned")])
+
+
+@pytest.mark.parametrize(
+    ("given", "about", "why"),
+    [
+        ({"looked": Looked(["uses eval"], [])}, "code", "uses eval"),
+        ({"texts": ALL | {"right": "4"}}, "either", "case 1: 4, not '5'"),
+        ({"texts": ALL | {"empty": "5"}}, "cases", "case 1, 2 passes although"),
+        ({"texts": ALL | {"one more": "5", "turned": "5"}}, "cases", "no case notices that the function is one more"),
+        ({"texts": ALL | {"turned": "5"}}, "", ""),
+        ({"wait_s": 0.51}, "code", "500 is the most"),
+        ({"left": 2}, "code", "a window open"),
+        ({}, "", ""),
+    ],
+)
+async def test_what_a_trial_says_is_mended_in_order(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], about: str, why: str
+) -> None:
+    monkeypatch.setattr("actors.cluster.build.trials.REPEATS", 1)
+    monkeypatch.setattr("actors.cluster.build.trials.TIMINGS", 1)
+    made = answers.mended(cases(), "cases", interfaces(listed("good_name"))[0], PROFILE)
+    made = msgspec.structs.replace(made, code="right", cases=msgspec.structs.replace(made.cases, wrong=[]))
+    desk: Any = PaperDesk(**{"looked": SEEN, "texts": ALL} | given)
+    trial = await Trials(PROFILE, desk).trial(made)
+    assert (bool(trial.problem), trial.about if trial.problem else "") == (bool(why), about)
+    assert why in trial.problem

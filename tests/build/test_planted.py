@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from actors.cluster.build.command import profile
 from actors.cluster.build.trials import Trials
-from actors.cluster.checks.desk import provider, sandbox_set
+from actors.cluster.checks.desk import RealDesk, provider, sandbox_set
 from apis.applications import app_named
-from apis.build import answers, profile
-from apis.build.judge import finding
+from apis.apps.check.case import table_of
+from apis.build import answers
 
-EDITOR = profile.load(profile.BUNDLED / "text_editor.yaml")
+EDITOR = profile("text_editor")
 SHEETS = "app.document().getSheets().getByName({!r}).getCellRangeByName('A1').getString()"
-CALC = profile.load(Path(__file__).with_name("calc_profile.yaml"))
+CALC = profile(str(Path(__file__).with_name("calc_profile.yaml")))
 CALC = replace(
     CALC,
     reads={
@@ -29,7 +30,7 @@ CALC = replace(
         "last": SHEETS.format("Last"),
     },
 )
-MAIL = profile.load(profile.BUNDLED / "thunderbird.yaml")
+MAIL = profile("thunderbird")
 MAKE_FOLDER = """app.script('''
 const { MailServices } = ChromeUtils.importESModule("resource:///modules/MailServices.sys.mjs");
 const server = MailServices.accounts.localFoldersServer;
@@ -110,18 +111,18 @@ async def test_the_right_body_is_accepted_and_each_faulty_one_is_not(state_dir: 
     listed = {"functions": [{"name": name, "does": "Do what it says.", "params": params}]}
     (interface,), refused = answers.interfaces(f"```json\n{json.dumps(listed)}\n```", [], [])
     assert not refused
-    made = answers.cases(f"```json\n{json.dumps({'right': right})}\n```", interface, about)
+    made = answers.mended(f"```json\n{json.dumps({'right': right})}\n```", "cases", interface, about)
     bodies = {"right": body} | {fault: body.replace(*change) for fault, change in faults.items()}
     found = {}
     async with provider(
         sandbox_set([f"desktops.provider.state_dir={state_dir}", "desktops.provider.memory_mib=900"])
     ) as desktops:
-        trials = Trials(about, desktops)
+        desk = RealDesk(table_of(about, []), desktops)
         try:
             for fault, text in bodies.items():
                 assert fault == "right" or text != body
                 source = f"def {name}({', '.join(params)}):\n{textwrap.indent(text, '    ')}\n"
-                found[fault] = finding(await trials.trial(interface, source, made))
+                found[fault] = (await Trials(about, desk).trial(replace(made, code=source))).problem
         finally:
-            await trials.close()
-    assert [fault for fault, complaint in found.items() if complaint is None] == ["right"], found
+            await desk.close()
+    assert [fault for fault, problem in found.items() if not problem] == ["right"], found

@@ -145,7 +145,7 @@ async def test_functions_are_served_as_tools(state_dir: str, tmp_path: Path) -> 
             ("VLCTools_set_settings", {"field": "qt-max-volume", "value": [1]}, "value"),
             ("VLCTools_set_settings", {"field": "qt-max-volume"}, "value"),
             ("VLCTools_set_volume", {}, "no tool VLCTools_set_volume"),
-            ("open_app", {"app": "emacs"}, "emacs"),
+            ("open_app", {"app": "emacs"}, "app: write one of 'text_editor'"),
             ("open_app", {}, "app"),
         ):
             wrong = await client.call_tool(name, arguments)

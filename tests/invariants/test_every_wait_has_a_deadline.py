@@ -34,7 +34,7 @@ DISK = "waits for a thread of this process, never for a peer"
 WITHOUT = {
     "runtime/messaging/node.py:Mailbox.get": IDLE,
     "runtime/cell.py:Cell._serve": IDLE,
-    "actors/desktop/mcp.py:_serve": IDLE,
+    "actors/desktop/mcp.py:_held": STOP,
     "runtime/cell.py:Cell._one_life": STOP,
     "runtime/hosts/launch.py:Launched.until_exit_or": STOP,
     "runtime/hosts/placer.py:PlacedHost.output": STOP,
@@ -121,7 +121,6 @@ WITHOUT = {
     "actors/learner/rank.py:RankActor._all": "the own part is bounded: rank 0 ends the ranks that come apart",
     "actors/sampler/health.py:Gate.closed": "the load inside is bounded",
     "actors/cluster/build/command.py:attempt.work": "each call inside is bounded",
-    "actors/cluster/build/trials.py:BuildDesk._snippet": "each call inside is bounded",
     "actors/learner/folders.py:Exports.take": "each export inside is bounded",
     "actors/learner/folders.py:Exports.written": "each export inside is bounded",
     "actors/learner/folders.py:Exports.on_disk": "each export inside is bounded",

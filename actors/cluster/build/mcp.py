@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from actors.cluster import output
-from actors.cluster.build.command import write_json
 from actors.cluster.checks.desk import CALL_S, OPEN_MS, provider, sandbox_set
 from actors.desktop import mcp
 from actors.desktop.link import GuestLink
 from apis import built, catalogue
 from apis.applications import APP_NAMES, app_named
 from apis.build.mcp import schema, taken
+from apis.functions.declaration import Function, Parameter, Tool
+from apis.functions.values import fitted
 from runtime import disk
 from runtime.errors import ConfigError
 from runtime.program import program
@@ -42,20 +43,15 @@ def bring(args: argparse.Namespace) -> int:
         tools = run_loop(asyncio.wait_for(mcp.listed(server), LIST_S))
     except Exception as error:  # what a server's program may end with: any error of the package, in groups
         raise ConfigError(f"--server {args.server}: no tools can be listed: {error or type(error).__name__}") from error
-    functions, names, refused = taken(tools)
+    functions, refused = taken(tools)
     for tool, why in refused.items():
         output.line(f"refused: {tool}: {why}", to=sys.stderr)
     if not functions:
         raise ConfigError(f"--server {args.server}: none of its {len(tools)} tools can be a function")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / built.CASES, {})
-    write_json(folder / built.CODE, names)
-    write_json(folder / built.API, built.Api(args.app, args.owner, args.app, "", [], functions, server=server))
+    built.write(folder, built.Api(args.app, args.owner, args.app, functions=functions, server=server))
     built.read(folder)
-    output.line(
-        f"{len(functions)} functions; look at them:  {program()} apis show {folder}   then  {program()} apis accept"
-        f" {folder}"
-    )
+    todo = f"{program()} apis show {folder}   then  {program()} apis accept {folder}"
+    output.line(f"{len(functions)} functions; look at them:  {todo}")
     return 0
 
 
@@ -63,12 +59,14 @@ def serve(args: argparse.Namespace) -> int:
     """Serve functions on a desktop of its own over this process's input and output, until they end; 0."""
     _needed()
     catalogue.use([f"{folder}@{built.accepted(Path(folder))}" for folder in args.dir])
+    takes = {"app": Parameter("choice", list(APP_NAMES)), "path": Parameter("path", default=None)}
+    opener = Function("", OPEN, Tool, tuple(each.named(name) for name, each in takes.items()), "Open an application.")
     functions = {f"{each.owner}_{each.name}": each for app in catalogue.TOOLS.values() for each in app}
-    run_loop(_serve(args, functions))
+    run_loop(_serve(args, {OPEN: opener} | functions))
     return 0
 
 
-async def _serve(args: argparse.Namespace, functions: dict[str, Any]) -> None:
+async def _serve(args: argparse.Namespace, functions: dict[str, Function]) -> None:
     from mcp import stdio_server, types
     from mcp.server.lowlevel import Server
 
@@ -82,17 +80,22 @@ async def _serve(args: argparse.Namespace, functions: dict[str, Any]) -> None:
 
         @server.list_tools()
         async def tools() -> list[types.Tool]:
-            text = {"type": "string"}
-            properties = {"app": {**text, "enum": list(APP_NAMES)}, "path": {**text, "description": "below the home"}}
-            opener = {"type": "object", "properties": properties, "required": ["app"], "additionalProperties": False}
-            return [
-                types.Tool(name=OPEN, description="Open an application, with a file.", inputSchema=opener),
-                *(types.Tool(name=n, description=f.description, inputSchema=schema(f)) for n, f in functions.items()),
-            ]
+            return [types.Tool(name=n, description=f.description, inputSchema=schema(f)) for n, f in functions.items()]
 
-        @server.call_tool(validate_input=False)  # `catalogue.call` does
+        @server.call_tool(validate_input=False)  # `fitted` does
         async def called(name: str, arguments: dict[str, Any]) -> list[types.TextContent]:
-            return [types.TextContent(type="text", text=await _called(link, desktop.home, functions, name, arguments))]
+            if name not in functions:
+                raise ConfigError(f"there is no tool {name}")
+            function, given = functions[name], fitted(functions[name], arguments)
+            if name != OPEN:
+                job = {"owner": function.owner, "name": function.name, "arguments": given}
+                said = str(await link.call("tool", timeout_s=CALL_S, **job))
+            else:
+                file = [f"{desktop.home}/{given['path'].removeprefix('~/')}"] if given["path"] else []
+                argv = [*app_named(given["app"]).argv, *file]
+                await link.call("open_window", argv=argv, timeout_ms=OPEN_MS, timeout_s=OPEN_MS / 1000 + CALL_S)
+                said = "opened"
+            return [types.TextContent(type="text", text=said)]
 
         try:
             async with stdio_server() as (reads, writes):
@@ -100,24 +103,6 @@ async def _serve(args: argparse.Namespace, functions: dict[str, Any]) -> None:
         finally:
             await link.close()
             await made.destroy(desktop)
-
-
-async def _called(link: GuestLink, home: str, functions: dict[str, Any], name: str, arguments: dict[str, Any]) -> str:
-    """What a function says. What it raises is the text of a failed call."""
-    if name not in {OPEN, *functions}:
-        raise ConfigError(f"there is no tool {name}")
-    if name == OPEN:
-        if (app := arguments.get("app")) not in APP_NAMES:
-            raise ConfigError(f"app: {app!r} is none of {', '.join(APP_NAMES)}")
-        argv = [*app_named(str(app)).argv]
-        if path := str(arguments.get("path", "")):
-            argv.append(f"{home}/{path.removeprefix('~/')}")
-        await link.call("open_window", argv=argv, timeout_ms=OPEN_MS, timeout_s=OPEN_MS / 1000 + CALL_S)
-        return "opened"
-    function = functions[name]
-    action = catalogue.call(function.owner, function.name, **arguments)
-    given = {"owner": action.owner, "name": action.name, "arguments": action.arguments}
-    return str(await link.call("tool", timeout_s=CALL_S, **given))
 
 
 def _needed() -> None:

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from actors.cluster.build.pipeline import Played
 from actors.cluster.checks.live import Troubles
 from actors.cluster.config import models
 from actors.cluster.config.schema import SeatsConfig
 from actors.desktop.answers import Answer, Answerer, EndpointAnswers, Prompt
 from actors.desktop.config import PromptConfig
 from actors.desktop.demonstrators import of_oracle
-from actors.desktop.endpoint import Completed, Endpoint, Message
+from actors.desktop.endpoint import Endpoint
 from actors.desktop.player import MAX_STEPS, Player
 from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.leased import LeasedDesktop
@@ -30,44 +30,73 @@ from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.providers.sandbox import shares
 from actors.errors import DesktopFault
 from actors.replay.messages import Reservation, Sampling
+from actors.replay.statistics import paired, quantile95
 from apis import catalogue
 from apis.actions.gui import line
-from apis.build.answers import Interface
-from apis.build.profile import Profile
+from apis.apps.check.case import table_of
+from apis.built import Api, BuiltFunction
 from apis.observation import Observation
 from apis.prompts.text import Turn
 from policy.tokenizer import Tokenizer
 
-ANSWER_TOKENS = 2048
-GUI = "gui"
+DRAWN = Sampling(temperature=0.0, max_new_tokens=2048)
+PAIRS_LEAST = 3  # of turns, for an interval
+
+
+class Played(msgspec.Struct, frozen=True):
+    """A held-out task, played to its end."""
+
+    solved: bool
+    turns: int
+    tokens: int = 0  # of a model that played it
+
+
+class Weighed(msgspec.Struct, frozen=True):
+    """Held-out tasks without a function and with it; intervals are of 95 %."""
+
+    tasks: int = 0
+    solved: tuple[int, int] = (0, 0)  # without, with
+    gain: tuple[float, float] = (-1.0, 1.0)  # interval of the difference in success
+    turns: float = 0.0  # more turns with it, a mean over tasks that were solved both ways
+    turns_within: tuple[float, float] | None = None  # None where fewer than `PAIRS_LEAST` were
+    why: str = "not tried"  # where nothing was played
+
+    @property
+    def verdict(self) -> str:
+        """Whether it earns its place, costs more than it brings, or nothing shows."""
+        low, high = self.turns_within or (-1.0, 1.0)
+        before, after = self.solved
+        if not self.tasks:
+            return self.why
+        if self.gain[0] > 0 or (after >= before and high < 0):
+            return "earns its place"
+        return "costs more" if self.gain[1] < 0 or (after <= before and low > 0) else "no difference shown"
+
+
+def weigh(pairs: Sequence[tuple[Played, Played]]) -> Weighed:
+    """What tasks without and with a function say of it."""
+    gain = paired([(int(one.solved), 1) for one, _ in pairs], [(int(two.solved), 1) for _, two in pairs])
+    more = [having.turns - without.turns for without, having in pairs if without.solved and having.solved]
+    mean, within = fmean(more) if more else 0.0, None
+    if len(more) >= PAIRS_LEAST:
+        half = quantile95(len(more) - 1) * stdev(more) / len(more) ** 0.5
+        within = (round(mean - half, 2), round(mean + half, 2))
+    counts = (gain.before.successes, gain.after.successes)
+    return Weighed(len(pairs), counts, (round(gain.low, 3), round(gain.high, 3)), round(mean, 2), within)
 
 
 class TriedDesktop(LeasedDesktop):
-    """A desktop on which one function is a source that is tried."""
+    """A desktop that is given functions before anything else."""
 
-    def __init__(self, booted: BootedDesktop, owner: str, job: dict[str, Any]) -> None:
+    def __init__(self, booted: BootedDesktop, offers: Sequence[dict[str, Any]]) -> None:
         super().__init__(booted)
-        self._owner, self._job = owner, job
+        self._offers = list(offers)
 
     async def call(self, method: str, args: dict[str, Any], timeout_s: float) -> Any:
         """Call the agent, as a desktop does."""
-        if method == "tool" and (args["owner"], args["name"]) == (self._owner, self._job["name"]):
-            method, args = "try_source", self._job | {"arguments": args["arguments"]}
+        while self._offers:
+            await super().call("offer", self._offers.pop(), timeout_s)
         return await super().call(method, args, timeout_s)
-
-
-class Counting(Endpoint):
-    """Counts tokens, which an episode's answers do not."""
-
-    tokens = 0
-
-    async def complete(
-        self, messages: Sequence[Message], seed: int, *, temperature: float, max_tokens: int
-    ) -> Completed:
-        """As of any endpoint."""
-        done = await super().complete(messages, seed, temperature=temperature, max_tokens=max_tokens)
-        self.tokens += (done.read_tokens or 0) + (done.written_tokens or 0)
-        return done
 
 
 class Planned:
@@ -88,39 +117,33 @@ class Planned:
 class PairedTrial:
     """Plays tasks on desktops of its own, which boot when the first is played; without `endpoint` oracles play."""
 
-    def __init__(self, profile: Profile, seats: SeatsConfig, endpoint: Counting | None) -> None:
-        self._profile, self._seats, self._endpoint = profile, seats, endpoint
+    def __init__(self, api: Api, seats: SeatsConfig, endpoint: Endpoint | None) -> None:
+        self._api, self._seats, self._endpoint = api, seats, endpoint
         self._seat = seats.seat(PromptConfig(format="published" if endpoint else "compact"))
         self._pool: DesktopPool | None = None
-        self._held = AsyncExitStack()
 
     async def close(self) -> None:
         """Give the desktops back."""
-        await self._held.aclose()
+        if self._pool is not None:
+            await self._pool.close()
 
-    async def play(
-        self, task: str, interface: Interface | None, source: str, calls: Sequence[dict[str, Any]]
-    ) -> Played:
-        """Play a held-out task. Raises DesktopFault where no try came to an end."""
+    async def play(self, task: str, made: BuiltFunction | None, calls: Sequence[dict[str, Any]]) -> Played:
+        """Play a held-out task, with a function and planned calls or without. Raises DesktopFault for no outcome."""
         if self._pool is None:
             config = self._seats.within(shares.free(), "--set desktops").of_one_host()
             self._pool = await DesktopPool.open(config, Path(f"paired-{os.getpid()}"), Troubles())
-            self._held.push_async_callback(self._pool.close)
-        profile, functions = self._profile, [] if interface is None else [interface.function(self._profile.owner)]
-        job = {"worker": "built", "source": source, "helpers": profile.helpers, "imports": profile.imports}
-        job["name"] = interface.name if interface else ""
-        player = Player(self._pool, self._seat, desktop=partial(TriedDesktop, owner=profile.owner, job=job))
+        api, functions = self._api, [] if made is None else [made]
+        tried = partial(TriedDesktop, offers=table_of(api, functions).offers)
         spent = self._endpoint.tokens if self._endpoint else 0
-        with catalogue.shown(profile.app, functions):
-            lines = [line(catalogue.call(each.owner, each.name, **given)) for each in functions for given in calls]
+        with catalogue.shown(api.app, [each.function(api.owner) for each in functions]):
+            lines = [line(catalogue.call(api.owner, each.name, **given)) for each in functions for given in calls]
+            player = Player(self._pool, self._seat, desktop=tried)
             play = await player.play(task, partial(self._answers, lines), max_turns=MAX_STEPS)
         if play.outcome is None:
             raise DesktopFault("not_played", f"{task}: {play.detail}", "host")
         return Played(play.success, len(play.steps), self._endpoint.tokens - spent if self._endpoint else 0)
 
     def _answers(self, lines: Sequence[str], work: Reservation) -> Answerer:
-        if self._endpoint is None:
-            tokenizer = Tokenizer.load(models.locate(""))
-            return Planned(lines, of_oracle(work, tokenizer, self._seat.format, 0.0, GUI))
-        drawn = msgspec.structs.replace(work, sampling=Sampling(temperature=0.0, max_new_tokens=ANSWER_TOKENS))
-        return EndpointAnswers(self._endpoint, drawn, self._seat)
+        if self._endpoint is not None:
+            return EndpointAnswers(self._endpoint, replace(work, sampling=DRAWN), self._seat)
+        return Planned(lines, of_oracle(work, Tokenizer.load(models.locate("")), self._seat.format, 0.0, "gui"))

@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -23,8 +24,9 @@ from actors.desktop.link import LinkDown
 from actors.desktop.providers import home
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import DesktopFault
+from apis import built, catalogue
 from apis.applications import ALIASES, APP_NAMES, app_named
-from apis.apps.check.case import NotSo, tables
+from apis.apps.check.case import NotSo, tables, tables_of
 from apis.apps.check.run import CaseOutcome, run
 from apis.catalogue import TOOLS
 from runtime.errors import ConfigError
@@ -54,12 +56,13 @@ class FunctionVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 def check(args: argparse.Namespace) -> int:
     """Check what the arguments name; the exit status."""
+    apps, only = [_app(name) for name in args.app] or list(APPS), args.function
     if args.dir:
-        from actors.cluster.build.command import check as check_built  # which works with what this module does
-
-        return check_built(args)
-    apps = [_app(name) for name in args.app] or list(APPS)
-    names = _functions(apps, args.function)
+        folder = Path(args.dir)
+        catalogue.use([f"{folder}@{built.accepted(folder)}"])
+        api = built.read(folder)
+        apps, only = [api.app], [each.name for each in api.functions]
+    names = _functions(apps, only)
     refuse_unless_fit()
     profile = doctor.check_profile()
     if not profile.ok and any(app.startswith("libreoffice") for app in names):
@@ -110,8 +113,9 @@ async def _all(names: dict[str, list[str]], args: argparse.Namespace, shown: out
                 verdicts += without(app, wanted, "unavailable", lacking)
                 continue
             try:
-                outcomes = await _outcomes(made, app, wanted, args.repeats, shown) if wanted else []
-                verdicts += judged(app, outcomes, wanted)
+                outcomes = await _outcomes(made, app, wanted, args.repeats, shown)
+                verdicts += judged(app, outcomes, [name for name in wanted if name not in _tools(app)])
+                verdicts += without(app, _tools(app) & set(wanted), "unavailable", "a tool of an MCP server: no cases")
             except (DesktopFault, LinkDown, NotSo, TimeoutError) as error:
                 verdicts += without(app, wanted, "failed", str(error) or "it took too long")
     return verdicts
@@ -120,11 +124,19 @@ async def _all(names: dict[str, list[str]], args: argparse.Namespace, shown: out
 async def _outcomes(
     made: SandboxProvider, app: str, wanted: list[str], repeats: int, shown: output.Progress
 ) -> list[CaseOutcome]:
-    if (table := tables().get(app)) is None:
-        return []
-    shown.line(f"{app}: opening it")
-    async with opened(made, table) as desk:
-        return await run(table, desk, repeats, lambda what: shown.line(f"{app}: {what}"), wanted)
+    outcomes = []
+    for table in tables_of(app):
+        if any(case.function in wanted for case in table.cases):
+            shown.line(f"{app}: opening it")
+            async with opened(made, table) as desk:
+                times = 0 if table.fresh else repeats  # what was built was timed then
+                outcomes += await run(table, desk, times, lambda what: shown.line(f"{app}: {what}"), wanted)
+    return outcomes
+
+
+def _tools(app: str) -> set[str]:
+    """The functions of an application that are tools of MCP servers."""
+    return {each.name for api in built.folders().values() if api.server and api.app == app for each in api.functions}
 
 
 def missing(app: str) -> str:
@@ -145,8 +157,8 @@ def without(app: str, names: Iterable[str], verdict: str, why: str) -> list[Func
 
 
 def judged(app: str, outcomes: Iterable[CaseOutcome], names: Iterable[str]) -> list[FunctionVerdict]:
-    """A verdict per function in `names`; one without a case has failed."""
-    by_name = {outcome.case.function: outcome for outcome in outcomes}
+    """A verdict per function in `names`; one without a case has failed, and one of several by any of them."""
+    by_name = {each.case.function: each for each in sorted(outcomes, key=lambda each: bool(each.problem))}
     return [_judged(app, name, by_name.get(name)) for name in names]
 
 
@@ -157,17 +169,17 @@ def _judged(app: str, name: str, outcome: CaseOutcome | None) -> FunctionVerdict
         app=app,
         function=name,
         verdict="failed" if outcome.problem else "ok",
-        p50_ms=_percentile(outcome.ms, 0.5),
-        p95_ms=_percentile(outcome.ms, 0.95),
+        p50_ms=percentile(outcome.ms, 0.5) if outcome.ms else None,
+        p95_ms=percentile(outcome.ms, 0.95) if outcome.ms else None,
         calls=len(outcome.ms),
         light=outcome.case.light,
         problem=outcome.problem,
     )
 
 
-def _percentile(ms: Sequence[float], share: float) -> float | None:
+def percentile(ms: Sequence[float], share: float) -> float:
     """The smallest of `ms` that at least `share` of them do not exceed (nearest rank)."""
-    return round(sorted(ms)[max(0, math.ceil(share * len(ms)) - 1)], 2) if ms else None
+    return round(sorted(ms)[max(0, math.ceil(share * len(ms)) - 1)], 2)
 
 
 def complaints(verdicts: Iterable[FunctionVerdict], *, timed: bool = True) -> list[str]:

@@ -8,16 +8,20 @@ from __future__ import annotations
 import io
 import math
 import wave
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import cycle
 from pathlib import Path
+from textwrap import indent
 from typing import Any, Protocol
 
 import msgspec
 import yaml
 from PIL import Image
 
+from apis import built
 from apis.applications import folders_brought
+from apis.built import PROFILE, Api, BuiltFunction, Effect
 from apis.documents.docx import Run, make_docx
 from apis.documents.odp import make_odp
 from apis.documents.xlsx import make_xlsx
@@ -125,6 +129,8 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     before: list[Step] = []  # of a case without its own; its function's name replaces {function}
     ends: list[Step] = []  # before `saved` steps: saves the document
     saves: str = ""  # the file that `saved` steps without one read
+    fresh: bool = False  # each case has a desktop of its own
+    offers: list[dict[str, Any]] = []  # functions that are given to a desktop as it begins
     shared: Any = None  # anchors for the file's own use
 
     def made(self) -> dict[str, bytes]:
@@ -193,3 +199,65 @@ def tables() -> dict[str, Table]:
     """Every application's table, by the application's name. Raises ConfigError."""
     files = [*sorted(CASES.glob("*.yaml")), *(file for _, file in folders_brought("cases.yaml"))]
     return {table.app: table for table in map(load, files)}
+
+
+def tables_of(app: str) -> list[Table]:
+    """An application's table, and those of accepted folders that have functions of it. Raises ConfigError."""
+    folders = [table_of(api, api.functions) for api in built.folders().values() if api.app == app and not api.server]
+    return [*filter(None, [tables().get(app)]), *folders]
+
+
+SAVED_S = 1.5  # for a file that is being written
+
+
+def table_of(api: Api, functions: Sequence[BuiltFunction]) -> Table:
+    """The cases of built functions, which are offered with the profile's snippets: in a process that they can't reach.
+
+    Each right call goes with a wrong one.
+    """
+    reads = {f"read_{name}": f"def read_{name}():\n{_body(lines)}" for name, lines in api.reads.items()}
+    puts = {f"put_{name}": f"def put_{name}(value):\n{indent(lines, ' ')}" for name, lines in api.puts.items()}
+    snippets = reads | puts | {"save": f"def save():\n{indent(api.saves or 'pass', ' ')}"}
+    own = [(api.owner, each.name, each.code) for each in functions]
+    given = {"helpers": api.helpers, "imports": api.imports}
+    offers = [
+        {"owner": owner, "name": name, "source": source, **given}
+        for owner, name, source in [*own, *((PROFILE, *snippet) for snippet in snippets.items())]
+    ]
+    cases = [case for each in functions for case in _cases(each)]
+    opened: dict[str, Any] = {"files": api.files, "opens": api.opens, "title": api.window, "wait_s": SAVED_S}
+    return Table(app=api.app, owner=api.owner, cases=cases, fresh=True, offers=offers, **opened)
+
+
+def _body(lines: str) -> str:
+    """A function's body of an expression, or of lines of which one returns it."""
+    return indent(lines.strip() if "\n" in lines.strip() else f"return {lines.strip()}", " ")
+
+
+def _cases(made: BuiltFunction) -> list[Case]:
+    if made.cases is None:
+        return []
+    wrongs = [(each.arguments, each.refusal) for each in made.cases.wrong] or [({"nothing": 1}, "no argument nothing")]
+    return [
+        Case(
+            made.name,
+            right.arguments,
+            right.says,
+            before=[],
+            each=[_snippet(f"put_{name}", {"value": value}) for name, value in right.puts.items()],
+            effect=[_snippet("save")] * any(each.file for each in right.effects) + [*map(_step, right.effects)],
+            wrong=wrong,
+            refusal=refusal,
+            light=False,
+        )
+        for right, (wrong, refusal) in zip(made.cases.right, cycle(wrongs))
+    ]
+
+
+def _snippet(name: str, arguments: dict[str, Any] | None = None, **wants: Any) -> Step:
+    return Step(guest="tool", given={"owner": PROFILE, "name": name, "arguments": arguments or {}}, **wants)
+
+
+def _step(effect: Effect) -> Step:
+    wants: dict[str, Any] = {"has": effect.has, "lacks": effect.lacks, "equals": effect.equals}
+    return Step(file=effect.file, wait=True, **wants) if effect.file else _snippet(f"read_{effect.read}", **wants)

@@ -46,8 +46,10 @@ async def run(
     while left:
         outcome = left.pop(0)
         report(outcome.case.function)
+        if table.fresh:
+            await desk.again()
         await work.guarded(outcome, work.once(outcome), CASE_S)
-        if await work.restarted(outcome):  # and what the others had changed is gone with it
+        if not table.fresh and await work.restarted(outcome):  # and what the others had changed is gone with it
             left = [each for each in outcomes if not each.problem]
             for each in left:
                 each.ms.clear()

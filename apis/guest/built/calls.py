@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import selectors
+import select
 import signal
 import subprocess
 import sys
@@ -19,94 +19,95 @@ from typing import Any
 from guest import Refused
 
 WORKER = Path(__file__).with_name("worker.py")
-PLACE = Path(__file__).resolve().parents[1] / "accepted"  # a folder of each accepted API: api.json and its sources
+PLACE = Path(__file__).resolve().parents[1] / "accepted"  # a folder of each accepted API, with its api.json
 CALL_S = 8.0  # less than the agent waits
 ANSWER_BYTES = 256 << 10
 SAID_CHARS = 5000  # as of every other function
 
 
 class Worker:
-    """One process, started when first needed."""
+    """One process."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        given: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        command = [sys.executable, "-I", str(WORKER)]
+        self._process: subprocess.Popen[bytes] = subprocess.Popen(command, start_new_session=True, **given)
 
     def ask(self, job: dict[str, Any], timeout_s: float = CALL_S) -> dict[str, Any]:
-        """The answer to a job. Raises Refused `function_crashed`."""
-        process = self._started()
-        assert process.stdin is not None
+        """The answer to a job. Raises Refused `function_crashed`, and the process has ended then."""
+        assert self._process.stdin is not None
         number = os.urandom(8).hex()  # so that no function answers for the next one
         try:
-            process.stdin.write(json.dumps(job | {"i": number}).encode() + b"\n")
-            process.stdin.flush()
-            answer: Any = json.loads(self._line(process, time.monotonic() + timeout_s))
-            if not isinstance(answer, dict) or answer.get("i") != number:
+            self._process.stdin.write(json.dumps(job | {"i": number}).encode() + b"\n")
+            self._process.stdin.flush()
+            answer: Any = json.loads(self._line(time.monotonic() + timeout_s))
+            if not isinstance(answer, dict) or answer.pop("i", "") != number:
                 raise ValueError("no answer")
-            del answer["i"]
-        except TimeoutError:
+        except (OSError, ValueError, RecursionError) as error:
             self.stop()
-            raise Refused("function_crashed", f"{job['name']} did not end within {timeout_s:g} s") from None
-        except (OSError, ValueError, RecursionError):
-            self.stop()
-            raise Refused("function_crashed", f"{job['name']} ended its process") from None
+            how = f"did not end within {timeout_s:g} s" if isinstance(error, TimeoutError) else "ended its process"
+            raise Refused("function_crashed", f"{job['name']} {how}") from None
         return answer
 
-    def _line(self, process: subprocess.Popen[bytes], until: float) -> bytes:
-        assert process.stdout is not None
-        line = b""
-        with selectors.DefaultSelector() as ready:
-            ready.register(process.stdout, selectors.EVENT_READ)
-            while not line.endswith(b"\n"):
-                if not ready.select(max(0.0, until - time.monotonic())):
-                    raise TimeoutError
-                piece = os.read(process.stdout.fileno(), ANSWER_BYTES)
-                line += piece
-                if not piece or len(line) > ANSWER_BYTES:
-                    raise ValueError("no line")
+    def _line(self, until: float) -> bytes:
+        out, line = self._process.stdout, b""
+        assert out is not None
+        while not line.endswith(b"\n"):
+            if not select.select([out], [], [], max(0.0, until - time.monotonic()))[0]:
+                raise TimeoutError
+            piece = os.read(out.fileno(), ANSWER_BYTES)
+            line += piece
+            if not piece or len(line) > ANSWER_BYTES:
+                raise ValueError("no line")
         return line
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", str(WORKER)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        return self._process
+    @property
+    def ended(self) -> bool:
+        """Whether it takes no job any more."""
+        return self._process.poll() is not None
 
     def stop(self) -> None:
         """Kill it with all that it started."""
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.communicate()
-            self._process = None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
 
 
 class Calls:
-    """The functions of accepted APIs, and of sources that are being tried."""
+    """The functions of accepted APIs, and those that are offered to this desktop alone."""
 
     def __init__(self) -> None:
         self._workers: dict[str, Worker] = {}
-        self._jobs: dict[tuple[str, str], tuple[str, dict[str, Any]]] | None = None
+        self._jobs: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {}  # by owner and name, with its worker
+        for file in sorted(PLACE.glob("*/api.json")):
+            api = json.loads(file.read_text())
+            for each in api["functions"]:
+                given = {"helpers": api.get("helpers", ""), "imports": api.get("imports", [])}
+                self.offer(api["owner"], each["name"], each["code"], worker=file.parent.name, **given)
+
+    def offer(  # noqa: PLR0917 - what a function is
+        self, owner: str, name: str, source: str, helpers: str, imports: list[str], worker: str = ""
+    ) -> None:
+        """Have a function from here on; functions of one `worker`, or of one owner, run in one process."""
+        job = {"do": "call", "source": source, "name": name, "helpers": helpers, "imports": imports}
+        self._jobs[owner, name] = (worker or owner, job)
 
     def has(self, owner: str, name: str) -> bool:
-        """Whether an accepted API has this function."""
-        return (owner, name) in self._accepted()
+        """Whether there is this function."""
+        return (owner, name) in self._jobs
 
     def call(self, owner: str, name: str, arguments: dict[str, Any]) -> str:
-        """What an accepted function says. Raises Refused."""
-        folder, job = self._accepted()[owner, name]
-        return self._said(folder, job | {"arguments": arguments})
-
-    def tried(self, worker: str, **job: Any) -> str:
-        """What a function says: `source`, `name`, `arguments`, `helpers`, `imports`. Raises Refused.
-
-        Functions of one `worker` run in one process.
-        """
-        return self._said(f"tried {worker}", job)
+        """What a function says. Raises Refused."""
+        worker, job = self._jobs[owner, name]
+        if worker not in self._workers or self._workers[worker].ended:
+            self._workers[worker] = Worker()
+        answer = self._workers[worker].ask(job | {"arguments": arguments})
+        said = {kind: str(text).encode("utf-8", "replace").decode() for kind, text in answer.items()}
+        if "says" in said:
+            return said["says"][:SAID_CHARS]
+        if "refuses" in said:
+            raise Refused("tool_failed", said["refuses"][:500])
+        raise Refused("function_crashed", said.get("fails", "no answer")[-400:])
 
     def looked(self, source: str, name: str, params: list[str], imports: list[str]) -> dict[str, Any]:
         """What is wrong with a source, and its mutants. Raises Refused."""
@@ -120,22 +121,3 @@ class Calls:
         """End all workers."""
         for worker in self._workers.values():
             worker.stop()
-
-    def _said(self, worker: str, job: dict[str, Any]) -> str:
-        answer = self._workers.setdefault(worker, Worker()).ask({"do": "call", **job})
-        said = {kind: str(text).encode("utf-8", "replace").decode() for kind, text in answer.items()}
-        if "says" in said:
-            return said["says"][:SAID_CHARS]
-        if "refuses" in said:
-            raise Refused("tool_failed", said["refuses"][:500])
-        raise Refused("function_crashed", said.get("fails", "no answer")[-400:])
-
-    def _accepted(self) -> dict[tuple[str, str], tuple[str, dict[str, Any]]]:
-        if self._jobs is None:
-            self._jobs = {}
-            for file in sorted(PLACE.glob("*/api.json")):
-                api = json.loads(file.read_text())
-                for name, source in json.loads(file.with_name("code.json").read_text()).items():
-                    job = {"source": source, "name": name, "helpers": api["helpers"], "imports": api["imports"]}
-                    self._jobs[api["owner"], name] = (file.parent.name, job)
-        return self._jobs

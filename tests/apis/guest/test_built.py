@@ -22,7 +22,8 @@ def tried() -> Iterator[Any]:
     held = calls.Calls()
 
     def run(source: str, name: str = "f", **arguments: Any) -> str:
-        return held.tried("it", source=source, name=name, arguments=arguments, helpers="", imports=["re", "os"])
+        held.offer("Tools", name, source, "", ["re", "os"])
+        return held.call("Tools", name, arguments)
 
     yield run
     held.stop()
@@ -113,9 +114,8 @@ def test_a_function_answers_for_no_other_and_long_or_halved_text_is_mended(tried
 def test_two_folders_of_one_owner_are_both_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, name in enumerate(("one_name", "two_name")):
         (tmp_path / str(number)).mkdir()
-        (tmp_path / str(number) / "api.json").write_text('{"owner": "Tools", "helpers": "", "imports": []}')
-        code = json.dumps({name: f"def {name}():\n    return '{name}'\n"})
-        (tmp_path / str(number) / "code.json").write_text(code)
+        functions = [{"name": name, "does": "It does.", "code": f"def {name}():\n    return '{name}'\n"}]
+        (tmp_path / str(number) / "api.json").write_text(json.dumps({"owner": "Tools", "functions": functions}))
     monkeypatch.setattr(calls, "PLACE", tmp_path)
     made = calls.Calls()
     assert [made.call("Tools", name, {}) for name in ("one_name", "two_name")] == ["one_name", "two_name"]
