@@ -18,20 +18,20 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python, and of TOML that it reads.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (137, 3),
-    "actors/cluster": (14159, 71),
-    "actors/desktop": (11055, 47),
+    "actors/cluster": (13981, 71),
+    "actors/desktop": (11059, 47),
     "actors/entropulse": (702, 4),
     "actors/front": (1400, 10),
     "actors/learner": (2383, 10),
     "actors/replay": (5992, 27),
     "actors/sampler": (3101, 14),
-    "apis": (886, 6),
+    "apis": (932, 6),
     "apis/actions": (824, 6),
-    "apis/apps": (672, 6),
-    "apis/build": (605, 6),
+    "apis/apps": (742, 6),
+    "apis/build": (328, 4),
     "apis/documents": (1603, 14),
-    "apis/functions": (484, 3),
-    "apis/guest": (11109, 65),
+    "apis/functions": (493, 3),
+    "apis/guest": (11091, 65),
     "apis/plans": (203, 3),
     "apis/prompts": (472, 6),
     "apis/tasks": (6916, 40),
@@ -55,7 +55,7 @@ WORDS: dict[str, int] = {
     "anew": 0,
     "stands": 15,
     "beside": 32,
-    "Invariant:": 152,
+    "Invariant:": 151,
 }
 
 
