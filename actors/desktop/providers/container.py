@@ -3,9 +3,8 @@
 HOME lies on this host and is read there, as a sandbox's is. A container ends with its owner: its session ends when no
 process has the pipe `go` open for writing, and the guest can't open it so.
 
-Whatever is not said here is the sandbox's: folders, users, control groups, freezing, reading, removal. The container
-program makes the namespaces and starts the first process. It gets no descriptor, so the session makes its own socket in
-a folder that is taken from it before anything else runs.
+Whatever is not said here is the sandbox's: folders, users, starting, control groups, freezing, reading, removal. The
+container program makes the namespaces and starts the session.
 """
 
 from __future__ import annotations
@@ -14,23 +13,19 @@ import asyncio
 import errno
 import io
 import os
-import socket
-import stat
-import struct
 import subprocess
 import tarfile
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
 from actors.desktop import provider as abc
 from actors.desktop.config import ContainerConfig, SandboxConfig
-from actors.desktop.faults import FaultCause, fault
 from actors.desktop.providers import home
-from actors.desktop.providers.sandbox import cgroups, command, owners
-from actors.desktop.providers.sandbox.provider import START_S, SandboxProvider
-from actors.desktop.providers.sandbox.sandbox import LOG, Sandbox, Watched
+from actors.desktop.providers.sandbox import command, owners
+from actors.desktop.providers.sandbox.provider import SandboxProvider
+from actors.desktop.providers.sandbox.sandbox import Sandbox
 from apis.guest.code import start as code_start
 from runtime.errors import ConfigError
 
@@ -38,8 +33,6 @@ LABEL = "computerrl"
 HOST_IMAGE = "localhost/computerrl-host:1"  # empty folders, over which this machine's programs are shown
 COMMAND_S = 60.0
 TRIES = 2  # to remove a container
-DOOR = "/run/door"
-_LOOK_S = 0.01
 _LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
 
 
@@ -110,33 +103,13 @@ class ContainerProvider(SandboxProvider):
         if self._answer("container", "inspect", name)[0]:
             raise OSError(errno.EBUSY, f"{self._config.program} keeps {name}: {tries[-1][1][-200:]}")
 
-    async def _launch(self, sandbox: Sandbox, spec: abc.DesktopSpec) -> int:
-        """Start the container, put its first process into its groups while it waits, and let that go on; its id."""
-        door = sandbox.folder / "door"
-        door.mkdir()
-        door.chmod(0o755)
-        os.mkfifo(door / "go", 0o644)
-        (door / "go").chmod(0o644)
-        os.chown(door, sandbox.lease.uid, -1)
-        sandbox.lifeline = os.open(door / "go", os.O_RDWR | os.O_CLOEXEC)
+    def _started(self, sandbox: Sandbox, spec: abc.DesktopSpec, door: Path, **more: Any) -> subprocess.Popen[bytes]:
         for name, accounts in (("passwd", command.PASSWD), ("group", command.GROUP)):
-            (sandbox.folder / name).write_text(_with_id(accounts, sandbox.lease.uid))
+            # With the number that the guest's user has on this host: no user namespace maps it.
+            text = accounts.replace(f":{command.GUEST_UID}:", f":{sandbox.lease.uid}:")
+            (sandbox.folder / name).write_text(text)
             (sandbox.folder / name).chmod(0o644)  # whatever the umask is
-        with (sandbox.disk / LOG).open("wb") as log:
-            argv = self._program(*self._run(sandbox, spec, door))
-            sandbox.process = command.started(argv, None, (), stdout=log, stderr=log, start_new_session=True)
-        sandbox.outer = Watched(sandbox.process.pid)
-        init_pid = await self._first_process(sandbox, door / "ssh")
-        sandbox.init = Watched(init_pid)
-        os.chown(door, 0, 0)  # from here on nothing more is put there
-        if sandbox.listener is not None:
-            sandbox.listener.close()
-        os.replace(door / "ssh", sandbox.plug)
-        if not stat.S_ISSOCK(os.lstat(sandbox.plug).st_mode):
-            raise fault(FaultCause.SANDBOX_REFUSED, "the container made no socket")
-        sandbox.warnings += await asyncio.to_thread(cgroups.enter, sandbox.groups, [init_pid])
-        os.write(sandbox.lifeline, b"2")
-        return init_pid
+        return command.started(self._program(*self._run(sandbox, spec, door)), None, (), **more)
 
     def _run(self, sandbox: Sandbox, spec: abc.DesktopSpec, door: Path) -> list[str]:
         """The words of `run`."""
@@ -145,7 +118,7 @@ class ContainerProvider(SandboxProvider):
             (sandbox.disk / "home", command.GUEST_HOME, ""),
             (sandbox.disk / "tmp", "/tmp", ""),  # noqa: S108 - its own
             (sandbox.disk / "run", command.GUEST_RUN, ""),
-            (door, DOOR, ""),
+            (door, command.DOOR, ""),
             (self._folder / "guest", command.GUEST_CODE, "ro"),
             (sandbox.folder / "passwd", "/etc/passwd", "ro"),
             (sandbox.folder / "group", "/etc/group", "ro"),
@@ -179,44 +152,14 @@ class ContainerProvider(SandboxProvider):
             *(("--volume", f"{source}:{place}:{how}".rstrip(":")) for source, place, how in binds),
         ]
         options = [word for pair in (*words.items(), *several) for word in pair]
-        session = command.session_command(sandbox.name, f"{spec.width}x{spec.height}")
-        return ["run", "--rm", "--read-only", *options, self._config.image or HOST_IMAGE, *session, "--door", DOOR]
-
-    async def _first_process(self, sandbox: Sandbox, plug: Path) -> int:
-        """The process that listens at `plug`, as this host numbers it, once it does."""
-        try:
-            async with asyncio.timeout(START_S):
-                while True:
-                    if sandbox.process is None or sandbox.process.poll() is not None:
-                        raise fault(FaultCause.SANDBOX_REFUSED, sandbox.last_words() or "the container ended at once")
-                    if (pid := _listener(plug)) > 0:
-                        return pid
-                    await asyncio.sleep(_LOOK_S)
-        except TimeoutError:
-            raise fault(FaultCause.BOOT_TIMEOUT, f"no container within {START_S:g} s") from None
+        session = command.session_command(sandbox.name, (spec.width, spec.height), "--door", command.DOOR)
+        return ["run", "--rm", "--read-only", *options, self._config.image or HOST_IMAGE, *session]
 
     async def _throw_away(self, sandbox: Sandbox) -> None:
         await super()._throw_away(sandbox)
         if sandbox.process is not None and sandbox.process.returncode < 0:
             # Its client was killed, and removes nothing.
             await asyncio.to_thread(self._remove, sandbox.name)
-
-
-def _with_id(accounts: str, uid: int) -> str:
-    """`accounts` with the guest's user under the number that it has on this host: no user namespace maps it."""
-    return accounts.replace(f":{command.GUEST_UID}:", f":{uid}:")
-
-
-def _listener(plug: Path) -> int:
-    """The process that listens at `plug`; 0 while none does."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-        client.setblocking(False)
-        try:
-            client.connect(str(plug))
-        except (FileNotFoundError, ConnectionRefusedError):
-            return 0
-        pid, _, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        return int(pid)
 
 
 def _empty_root() -> bytes:

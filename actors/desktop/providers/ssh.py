@@ -106,7 +106,7 @@ class SshMachine:
         try:
             if config.osworld_port:
                 self._way_in = osworld.WayIn(config)
-                self.host_key, self.client_key = self._way_in.host_key.convert_to_public(), self._way_in.client_key
+                self.host_key, self.client_key = self._way_in.keys.host.convert_to_public(), self._way_in.keys.client
             else:
                 self.host_key = asyncssh.import_public_key(config.host_key)
                 self.client_key = client_key or asyncssh.read_private_key(config.client_key)

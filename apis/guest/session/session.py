@@ -3,10 +3,11 @@
 Invariant: a client that gets through to the agent finds an X server that answers. `session.json` is written, and
 connections are accepted, only after the server does. When this process ends, nothing it started goes on.
 
-With `--listen-fd` (a sandbox) every connection to that socket gets its own `sshd -i`. With `--door` (a container) this
-process makes the socket in that folder. With `--keep` (a machine that it shares with others, reached by SSH) the
-session lasts as long as standard input stays open. Then this process adopts all processes whose parents have ended, the
-agent is its child, and each of them is ended at last. With `--display` it takes part in a desktop that runs there.
+With `--door` (a sandbox, a container) it listens at a socket that it makes in that folder, with `--port` (a virtual
+machine) at that port, and every connection gets its own `sshd -i`. With `--keep` (a machine that it shares with others,
+reached by SSH) the session lasts as long as standard input stays open. Then this process adopts all processes whose
+parents have ended, the agent is its child, and each of them is ended at last. With `--display` it takes part in a
+desktop that runs there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import sys
 import time
 from pathlib import Path
 
-from guest.session.members import ENDED, NOT_STOPPED, Member, descendants, running
+from guest.session.members import ENDED, GO, NOT_STOPPED, PLUG, Member, descendants, running
 
 MARK = "COMPUTERRL_DESKTOP"
 START_S = 30.0
@@ -159,17 +160,19 @@ class Session:
         self._spawn("openbox", "--sm-disable")
         self._spawn("/usr/libexec/at-spi-bus-launcher", "--launch-immediately")
 
-    def serve(self, listener: socket.socket, owner: int) -> None:
+    def serve(self, listener: socket.socket, owner: int | None) -> None:
         """One `sshd -i` per connection, until X ends or no process holds the other end of the pipe `owner` any more.
 
-        The kernel takes a sandbox along with its owner, but not one that the owner let go in its last moment.
+        The kernel takes a sandbox along with its owner, but not one that the owner let go in its last moment. A virtual
+        machine has no such pipe: it ends from outside.
         """
         x = self.children[0]
         x_gone = os.pidfd_open(x.pid)
         waiting = select.poll()
         waiting.register(listener, select.POLLIN)
         waiting.register(x_gone, select.POLLIN)
-        waiting.register(owner, select.POLLHUP)
+        if owner is not None:
+            waiting.register(owner, select.POLLHUP)
         while True:
             ready = {fd for fd, _ in waiting.poll()}
             self.children = [child for child in self.children if child.poll() is None]
@@ -198,9 +201,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--token", required=True)
     parser.add_argument("--size", default="1280x720")
-    parser.add_argument("--listen-fd", type=int)
-    parser.add_argument("--go-fd", type=int)
     parser.add_argument("--door", type=Path)
+    parser.add_argument("--port", type=int)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--display", default="")
     args = parser.parse_args(argv)
@@ -210,14 +212,16 @@ def main(argv: list[str]) -> int:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the end of standard input ends us in order
         keep(session, args.keep, args.token)
         return 0
-    listener = socket.socket(fileno=args.listen_fd) if args.door is None else _door(args.door / "ssh")
-    listener.set_inheritable(False)
-    # Without waiting for who writes: an owner that is gone never comes.
-    go = args.go_fd if args.door is None else os.open(args.door / "go", os.O_RDONLY | os.O_NONBLOCK)
-    select.select([go], [], [])
-    if not os.read(go, 1):
-        return 1  # the owner died before it let this session start
-    os.set_inheritable(go, False)
+    if args.door is None:
+        listener, go = socket.create_server(("", args.port), backlog=16), None
+    else:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(args.door / PLUG))
+        listener.listen(16)
+        go = os.open(args.door / GO, os.O_RDONLY | os.O_NONBLOCK)
+        if not _let_go(go):
+            return 1  # the owner died before it let this session start
+        signal.signal(signal.SIGCHLD, lambda *_: _bury())  # of a container it is the first process, and all orphans'
     try:
         session.start()
         session.serve(listener, go)
@@ -226,12 +230,14 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _door(path: Path) -> socket.socket:
-    """A socket that listens at `path`, for a host that can't hand over one of its own."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(str(path))
-    listener.listen(16)
-    return listener
+def _let_go(pipe: int) -> bool:
+    """Wait until the owner writes there; False where it is gone. Who has never written, and is gone, shows by no end
+    that could be waited for, so it is looked first."""
+    while True:
+        try:
+            return bool(os.read(pipe, 1))
+        except BlockingIOError:
+            select.select([pipe], [], [])
 
 
 DOOR = "agent.sock"  # of the session's folder

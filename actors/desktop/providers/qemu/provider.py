@@ -51,16 +51,6 @@ DISKS = 3  # what a desktop's disk holds, each as large as HOME at the most: HOM
 TRANSLATED = "no hardware acceleration: qemu translates each instruction of the guest"
 _LOOK_S = 0.02
 _USER, _RUN, _MOUNTED = command.GUEST_USER, command.GUEST_RUN, "/run/desktop"
-# A socket, then the session in this process's place. It has both ends of the pipe that would tell of its owner's end.
-_LISTEN = """
-import os, socket, sys
-listener = socket.create_server(("", int(sys.argv[1])), backlog=16)
-reads, writes = os.pipe()
-os.write(writes, b"2")
-for fd in (listener.fileno(), reads, writes):
-    os.set_inheritable(fd, True)
-os.execv(sys.argv[2], [*sys.argv[2:], "--listen-fd", str(listener.fileno()), "--go-fd", str(reads)])
-"""
 _AS_USER = f"setpriv --reuid {_USER} --regid {_USER} --init-groups"
 # What the first agent and the first login read is in memory in the end, so that no later one waits for a disk.
 _SESSION = f"""set -e
@@ -73,8 +63,7 @@ rm -rf /tmp/.X11-unix; install -d -m 1777 /tmp/.X11-unix
 if test -s /root/password; then usermod -aG sudo {_USER}; chpasswd </root/password; rm /root/password; fi
 sync; echo 3 >/proc/sys/vm/drop_caches
 cd {command.GUEST_HOME}
-setsid {_AS_USER} %(more)s env -i USER={_USER} {command.PYTHON} -I -c %(listen)s {machine.GUEST_PORT} \
-    %(session)s </dev/null >/run/session.log 2>&1 &
+setsid {_AS_USER} %(more)s env -i USER={_USER} %(session)s </dev/null >/run/session.log 2>&1 &
 for _ in $(seq %(tries)d); do test -e {_RUN}/session.json && break; sleep 0.1; done
 test -e {_RUN}/session.json
 {_AS_USER} timeout 120 {" ".join(command.AGENT)} </dev/null >/dev/null 2>&1 || true
@@ -264,10 +253,9 @@ class QemuProvider(SandboxProvider):
         files = [("opt/computerrl/guest", self._folder / "guest"), ("etc/chromium.d", self._folder / "etc/chromium.d")]
         password = self._config.client_password
         line = f"{_USER}:{password}\n" if password else ""
-        session = command.session_command("machine", f"{spec.width}x{spec.height}")
+        session = command.session_command("machine", (spec.width, spec.height), "--port", str(machine.GUEST_PORT))
         script = _SESSION % {
             "more": "" if password else "--no-new-privs",
-            "listen": shlex.quote(_LISTEN),
             "session": shlex.join(session),
             "tries": SESSION_S * 10,
         }
@@ -277,24 +265,21 @@ class QemuProvider(SandboxProvider):
     async def _run(self, sandbox: Sandbox, state_fd: int) -> _Machine:
         """Start qemu, and greet it. By the loop's thread, for the kernel ends qemu with that."""
         running = self._machines[sandbox.name] = _Machine(sandbox)
-        if sandbox.listener is None:
-            raise fault(FaultCause.SANDBOX_REFUSED, "no listening socket")
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as agent, (sandbox.disk / LOG).open("wb") as log:
-            agent.bind(str(sandbox.folder / AGENT))
-            agent.listen(1)
-            fds = sandbox.listener.fileno(), agent.fileno()
+        with contextlib.ExitStack() as opened:
+            listeners = []
+            for path in (sandbox.plug, sandbox.folder / AGENT):
+                listeners.append(opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)))
+                listeners[-1].bind(str(path))
+                listeners[-1].listen(1)
+            fds = listeners[0].fileno(), listeners[1].fileno()
+            disk = sandbox.disk / OVERLAY
             argv = machine.rights(sandbox.lease) + machine.qemu(
-                self._image,
-                self._config,
-                self._accelerator,
-                sandbox.disk / OVERLAY,
-                listeners=fds,
-                state_fd=state_fd,
+                self._image, self._config, self._accelerator, disk, listeners=fds, state_fd=state_fd
             )
+            log = opened.enter_context((sandbox.disk / LOG).open("wb"))
             sandbox.process = command.started(
                 argv, None, (*fds, state_fd), stdout=log, stderr=log, start_new_session=True
             )
-        sandbox.listener.close()
         sandbox.outer, sandbox.init = Watched(sandbox.process.pid), Watched(sandbox.process.pid)
         sandbox.warnings += await asyncio.to_thread(cgroups.enter, sandbox.groups, [running.pid])
         try:

@@ -31,6 +31,7 @@ PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin"  # of the first the editor's com
 GUEST_HOME = "/home/agent"
 GUEST_RUN = f"/run/user/{GUEST_UID}"
 GUEST_CODE = "/opt/computerrl/guest"
+DOOR = "/run/door"  # what only the session's start may write
 PYTHON = "/usr/bin/python3"
 EDITOR_PROGRAM = f"""#!/bin/sh
 exec {PYTHON} -I {GUEST_CODE} code "$@"
@@ -57,11 +58,11 @@ nogroup:x:65534:
 """
 
 
-def sshd(listens_at: str = "") -> str:
-    """The settings of a desktop's SSH server, which listens at that address for its owner, or nowhere."""
+def sshd(folder: str = GUEST_RUN, listens_at: str = "") -> str:
+    """The settings of an SSH server with keys in `folder`, which listens at that address for its owner or nowhere."""
     forwards = f"remote\nPermitListen {listens_at}" if listens_at else "no"
-    return f"""HostKey {GUEST_RUN}/host_key
-AuthorizedKeysFile {GUEST_RUN}/authorized_keys
+    return f"""HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/authorized_keys
 PidFile none
 UsePAM no
 StrictModes no
@@ -164,10 +165,10 @@ def trial_command(
     ]  # fmt: skip
 
 
-def session_command(name: str, size: str) -> list[str]:
-    """The first process of a desktop, without its way in."""
-    what = ("--run", GUEST_RUN, "--home", GUEST_HOME, "--token", name, "--size", size)
-    return [PYTHON, "-I", "-S", GUEST_CODE, "session", *what]
+def session_command(name: str, size: tuple[int, int], *way_in: str) -> list[str]:
+    """The session's process in a desktop with a screen of `size` pixels."""
+    what = ("--run", GUEST_RUN, "--home", GUEST_HOME, "--token", name, "--size", "x".join(map(str, size)))
+    return [PYTHON, "-I", "-S", GUEST_CODE, "session", *what, *way_in]
 
 
 def sandbox_command(
@@ -175,29 +176,23 @@ def sandbox_command(
     disk: Path,
     shared: Path,
     editor: Path | None,
-    name: str,
-    size: str,
-    listen_fd: int,
-    status_fd: int,
-    block_fd: int,
-    go_fd: int,
+    door: Path,
+    session: Sequence[str],
     filter_fd: int,
     user_namespaces: bool,
     terminals: Path,
 ) -> list[str]:
-    """The bwrap command. It says its state on `status_fd` and starts its first process once `block_fd` has a byte.
+    """The bwrap command that runs `session`, with the folder `door` for its way in.
 
-    That process, the session, goes on once `go_fd` has a byte and ends if it never comes: an owner that dies while it
-    starts a sandbox, too early for the kernel to take the sandbox along, leaves none. `filter_fd` holds the filter of
-    system calls, or is -1. Programs may make `user_namespaces` of their own where an application needs them. The guest
-    has the file system of `terminals` for its own, where one is mounted there.
+    `filter_fd` holds the filter of system calls, or is -1. Programs may make `user_namespaces` of their own where an
+    application needs them. The guest has the file system of `terminals` for its own, where one is mounted there.
     """
     own_terminals = ("--dev-bind", str(terminals), "/dev/pts") if terminals.is_mount() else ()
     size_of_small = ("--size", str(SMALL_BYTES))
     command = [
         "bwrap", "--unshare-user", "--uid", str(GUEST_UID), "--gid", str(GUEST_UID), "--unshare-pid", "--unshare-ipc",
         "--unshare-uts", "--unshare-net", "--unshare-cgroup-try", "--hostname", "desktop", "--die-with-parent",
-        "--new-session", "--json-status-fd", str(status_fd), "--block-fd", str(block_fd), "--cap-drop", "ALL",
+        "--new-session", "--cap-drop", "ALL",
         "--proc", "/proc", "--dev", "/dev", *own_terminals, *size_of_small, "--tmpfs", "/dev/shm",  # noqa: S108 - the guest's
         *_programs(shared, editor),
     ]  # fmt: skip
@@ -205,10 +200,9 @@ def sandbox_command(
     command += [] if user_namespaces else ["--disable-userns"]
     command += [
         "--bind", str(disk / "home"), GUEST_HOME, "--bind", str(disk / "tmp"), "/tmp",  # noqa: S108
-        "--bind", str(disk / "run"), GUEST_RUN, "--dir", "/run/sshd",
+        "--bind", str(disk / "run"), GUEST_RUN, "--bind", str(door), DOOR, "--dir", "/run/sshd",
         "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", GUEST_HOME, "--clearenv", "--setenv", "PATH", PATH,
-        "--setenv", "USER", GUEST_USER, "--setenv", "LANG", "C.UTF-8",
-        *session_command(name, size), "--listen-fd", str(listen_fd), "--go-fd", str(go_fd),
+        "--setenv", "USER", GUEST_USER, "--setenv", "LANG", "C.UTF-8", *session,
     ]  # fmt: skip
     return command
 

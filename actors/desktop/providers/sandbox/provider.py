@@ -12,10 +12,9 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import asyncssh
-import msgspec
 
 from actors.desktop import provider as abc
 from actors.desktop.config import USUAL_SCREEN, SandboxConfig
@@ -24,10 +23,19 @@ from actors.desktop.files import read_home as outside
 from actors.desktop.providers import home
 from actors.desktop.providers.sandbox import cgroups, command, ending, owners, shares
 from actors.desktop.providers.sandbox.owners import lease_user
-from actors.desktop.providers.sandbox.sandbox import GONE_S, LOG, Sandbox, Watched, remove_folder
+from actors.desktop.providers.sandbox.sandbox import (
+    GONE_S,
+    LOG,
+    Sandbox,
+    Watched,
+    first_of,
+    listener_at,
+    remove_folder,
+)
 from actors.errors import DesktopFault
 from apis.applications import GUEST, guest_files
 from apis.guest.chromium import start as chromium_start
+from apis.guest.session.members import PLUG
 from apis.tasks.verify.verify import WantedFile
 from runtime.errors import ConfigError
 
@@ -35,21 +43,9 @@ CLOSE_AGAIN_S = (0.1, 1.0, 3.0)  # a process that has just died keeps its deskto
 PROGRAMS = ("bwrap", "prlimit", "setpriv", "Xvfb", "openbox", "dbus-daemon")
 SOCKET_PATH_MAX = 107
 START_S = 20.0
+_LOOK_S = 0.01
 COMPILE_S = 60.0
 LAY_OUT_S = 120.0  # dead runs' desktops are removed first, and another provider may be at it
-
-
-def _pipe_that_never_breaks() -> tuple[int, int]:
-    """A pipe of which the writing end reads, too: who writes there gets no SIGPIPE when the other end is gone.
-
-    bwrap reports before it lets its first process go on. One that died of its report, because its owner had died
-    meanwhile, would leave that process waiting for ever.
-    """
-    reads, writes = os.pipe()
-    try:
-        return reads, os.open(f"/proc/self/fd/{writes}", os.O_RDWR | os.O_CLOEXEC)
-    finally:
-        os.close(writes)
 
 
 def nested_namespaces() -> bool:
@@ -219,60 +215,45 @@ class SandboxProvider(abc.Provider):
                         raise fault(FaultCause.SANDBOX_REFUSED, f"{full}; desktops of other runs have to end") from full
 
     async def _launch(self, sandbox: Sandbox, spec: abc.DesktopSpec) -> int:
-        """Start bwrap, put it into its groups while it waits, let it go on; the process id of its init."""
-        listener = sandbox.listener
-        if listener is None:
-            raise fault(FaultCause.SANDBOX_REFUSED, "no listening socket")
-        sandbox.says, status = _pipe_that_never_breaks()
-        block, sandbox.lifeline = os.pipe()
-        waits = os.dup(block)  # bwrap takes the first byte, the session the second
-        identity = None if sandbox.lease.shared else sandbox.lease.uid
-        try:
-            with command.filter_opened(self._filter) as filter_fd, (sandbox.disk / LOG).open("wb") as log:
-                argv = command.limited(spec.open_files) + command.sandbox_command(
-                    disk=sandbox.disk, shared=self._folder, editor=home.editor_place(), name=sandbox.name,
-                    size=f"{spec.width}x{spec.height}", listen_fd=listener.fileno(), status_fd=status, block_fd=block,
-                    go_fd=waits, filter_fd=filter_fd, user_namespaces=self._user_namespaces,
-                    terminals=sandbox.terminals,
-                )  # fmt: skip
-                fds = listener.fileno(), status, block, waits, filter_fd
-                # By the loop's thread, see above.
-                sandbox.process = command.started(argv, identity, fds, stdout=log, stderr=log, start_new_session=True)
-            sandbox.outer = Watched(sandbox.process.pid)
-            os.close(status)
-            status = -1
-            init_pid = await self._child_pid(sandbox)
-            sandbox.init = Watched(init_pid)
-            # Not the outer process: what the guest exhausts must not end what tells the host how its session ended.
-            sandbox.warnings += await asyncio.to_thread(cgroups.enter, sandbox.groups, [init_pid])
-            os.write(sandbox.lifeline, b"12")
-            listener.close()  # the guest's copy alone counts: when its session ends, connections are refused
-            return init_pid
-        finally:
-            for fd in (status, block, waits):
-                if fd >= 0:
-                    os.close(fd)
+        """Start it, put it into its groups while its session waits, let that go on; the process id of its init."""
+        door = sandbox.make_door()
+        with (sandbox.disk / LOG).open("wb") as log:
+            # By the loop's thread, see above.
+            sandbox.process = self._started(sandbox, spec, door, stdout=log, stderr=log, start_new_session=True)
+        sandbox.outer = Watched(sandbox.process.pid)
+        session = await self._session_at(sandbox, door / PLUG)
+        sandbox.init = Watched(first_of(session))
+        sandbox.take_door(door)
+        # Not the outer process: what the guest exhausts must not end what tells the host how its session ended.
+        inside = [sandbox.init.pid, session]
+        sandbox.warnings += await asyncio.to_thread(cgroups.enter, sandbox.groups, inside)
+        os.write(sandbox.lifeline, b"2")
+        return sandbox.init.pid
 
-    async def _child_pid(self, sandbox: Sandbox) -> int:
-        """The first line that bwrap says, in whatever pieces it comes."""
-        loop = asyncio.get_running_loop()
-        readable = asyncio.Event()
-        output = b""
-        loop.add_reader(sandbox.says, readable.set)
+    def _started(self, sandbox: Sandbox, spec: abc.DesktopSpec, door: Path, **more: Any) -> subprocess.Popen[bytes]:
+        """The outer process, which starts the session with the folder `door` for its way in."""
+        identity = None if sandbox.lease.shared else sandbox.lease.uid
+        with command.filter_opened(self._filter) as filter_fd:
+            argv = command.limited(spec.open_files) + command.sandbox_command(
+                disk=sandbox.disk, shared=self._folder, editor=home.editor_place(), door=door,
+                session=command.session_command(sandbox.name, (spec.width, spec.height), "--door", command.DOOR),
+                filter_fd=filter_fd, user_namespaces=self._user_namespaces, terminals=sandbox.terminals,
+            )  # fmt: skip
+            return command.started(argv, identity, (filter_fd,), **more)
+
+    async def _session_at(self, sandbox: Sandbox, plug: Path) -> int:
+        """The process that listens at `plug`, as this host numbers it, once it does."""
         try:
             async with asyncio.timeout(START_S):
-                while b"\n" not in output:
-                    await readable.wait()
-                    readable.clear()
-                    piece = os.read(sandbox.says, 4096)
-                    if not piece:
-                        raise fault(FaultCause.SANDBOX_REFUSED, sandbox.last_words() or "bwrap ended at once")
-                    output += piece
+                while not (session := listener_at(plug)):
+                    if sandbox.process is None or sandbox.process.poll() is not None:
+                        raise fault(
+                            FaultCause.SANDBOX_REFUSED, sandbox.last_words() or f"the {self.KIND} ended at once"
+                        )
+                    await asyncio.sleep(_LOOK_S)
         except TimeoutError:
-            raise fault(FaultCause.BOOT_TIMEOUT, f"bwrap said nothing within {START_S:g} s") from None
-        finally:
-            loop.remove_reader(sandbox.says)
-        return int(msgspec.json.decode(output.splitlines()[0])["child-pid"])
+            raise fault(FaultCause.BOOT_TIMEOUT, f"no {self.KIND} within {START_S:g} s") from None
+        return session
 
     async def probe(self, desktop: abc.Desktop) -> DesktopHealth:
         sandbox = self._sandboxes.get(desktop.name)

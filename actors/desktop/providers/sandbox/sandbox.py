@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import errno
 import os
 import shutil
 import signal
 import socket
+import stat
+import struct
 import subprocess
 from pathlib import Path
 
@@ -20,6 +23,7 @@ from actors.desktop import provider as abc
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.providers.sandbox import cgroups, command, shares
 from actors.desktop.providers.sandbox.owners import UserLease
+from apis.guest.session.members import GO, PLUG
 
 
 class Watched:
@@ -57,6 +61,30 @@ class Watched:
                 self._loop.remove_reader(self._fd)
             os.close(self._fd)
             self._fd = -1
+
+
+def listener_at(plug: Path) -> int:
+    """The process that listens at `plug`; 0 while none does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.setblocking(False)
+        try:
+            client.connect(str(plug))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return 0
+        pid, _, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        return int(pid)
+
+
+def first_of(pid: int) -> int:
+    """The first process of the process namespace that `pid` is in: itself, or one above it. Raises OSError."""
+    while True:
+        about = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        _, *inside = about["NSpid"].split()
+        if not inside:
+            raise OSError(errno.ENOTSUP, f"process {pid} has no process namespace of its own")
+        if inside[-1] == "1":
+            return pid
+        pid = int(about["PPid"])
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -147,9 +175,7 @@ class Sandbox:
         self.outer: Watched | None = None
         self.init: Watched | None = None
         self.preparing: asyncio.Future[None] | None = None
-        self.listener: socket.socket | None = None
         self.lifeline = -1  # the session ends when no process holds it any more
-        self.says = -1  # what bwrap reports to
 
     @property
     def disk(self) -> Path:
@@ -180,22 +206,36 @@ class Sandbox:
         self.warnings += warnings
 
     def prepare(self, template: Path, host_key: bytes, authorized: bytes, spec: abc.DesktopSpec) -> None:
-        """Folders, keys and the listening socket. Blocks for some milliseconds."""
+        """Folders and keys. Blocks for some milliseconds."""
         self.folder.mkdir()
         self.folder.chmod(0o711)  # whatever the umask is: the desktop's own user passes through it
         self.warnings += make_disk(self.disk, self.lease.uid, spec.disk_bytes)
         self.warnings += make_terminals(self.terminals, spec.terminals)
         fill_home(self.disk / "home", template, self.lease.uid)
-        sshd = command.sshd(f"127.0.0.1:{abc.PROXY_PORT}" if spec.network else "")
+        sshd = command.sshd(listens_at=f"127.0.0.1:{abc.PROXY_PORT}" if spec.network else "")
         for file, data in (("host_key", host_key), ("authorized_keys", authorized), ("sshd_config", sshd)):
             path = self.disk / "run" / file
             path.touch(mode=0o600)
             path.write_bytes(data if isinstance(data, bytes) else data.encode())
             os.chown(path, self.lease.uid, -1)
-        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.listener.bind(str(self.plug))
-        self.plug.chmod(0o600)  # whatever the umask is
-        self.listener.listen(16)
+
+    def make_door(self) -> Path:
+        """The folder by which the session is let go and is reached. Raises OSError."""
+        door = self.folder / "d"
+        door.mkdir()
+        os.mkfifo(door / GO)
+        for path, mode in ((door, 0o755), (door / GO, 0o644)):  # whatever the umask is
+            path.chmod(mode)
+        os.chown(door, self.lease.uid, -1)
+        self.lifeline = os.open(door / GO, os.O_RDWR | os.O_CLOEXEC)
+        return door
+
+    def take_door(self, door: Path) -> None:
+        """Take the session's socket out of its folder, where from here on the guest can put nothing. Raises OSError."""
+        os.chown(door, os.geteuid(), -1)
+        os.replace(door / PLUG, self.plug)
+        if not stat.S_ISSOCK(os.lstat(self.plug).st_mode):
+            raise OSError(errno.ENOTSOCK, "the session made no socket", str(self.plug))
 
     async def kill(self) -> None:
         """End all processes: the first one ends the others, and the outer one then buries it and ends by itself."""
@@ -227,12 +267,9 @@ class Sandbox:
             raise fault(FaultCause.SANDBOX_REFUSED, f"control groups stay: {', '.join(left)}")
 
     def close(self) -> None:
-        if self.listener is not None:
-            self.listener.close()
-        for fd in (self.says, self.lifeline):
-            if fd >= 0:
-                os.close(fd)
-        self.says = self.lifeline = -1
+        if self.lifeline >= 0:
+            os.close(self.lifeline)
+        self.lifeline = -1
         self.lease.release()
 
     def last_words(self) -> str:
