@@ -118,6 +118,9 @@ class QemuConfig(SandboxConfig, frozen=True, kw_only=True, tag="qemu"):
         return self.image or str(Path(__file__).resolve().parents[2] / ".cache" / "vm")
 
 
+OSWORLD_PASSWORD = "password"  # noqa: S105 - of the user of the published images
+
+
 class MachineConfig(Section, frozen=True, kw_only=True):
     """One machine that is reached by SSH and has the guest packages."""
 
@@ -130,6 +133,10 @@ class MachineConfig(Section, frozen=True, kw_only=True):
     port: Annotated[int, tuning("Gives the port of its SSH server.", ge=1, le=65_535)] = 22
     desktops: Annotated[int, tuning("Limits its desktops at the same time.", ge=0)] = 1
     folder: Annotated[str, tuning("Keeps the sessions' folders here, on the machine itself.")] = "/tmp"  # noqa: S108 - the machine's own place for folders of sessions
+    client_password: Annotated[
+        str,
+        tuning("Gives the user's password, by which published tasks become root. OSWorld's own machines need none."),
+    ] = ""
     display: Annotated[
         str, tuning("Names a display of the machine, as in :0, and plays there. Empty makes one for each desktop.")
     ] = ""
@@ -156,6 +163,10 @@ class MachineConfig(Section, frozen=True, kw_only=True):
     @property
     def shown_at(self) -> str:
         return self.display or (":0" if self.osworld_port else "")
+
+    @property
+    def password(self) -> str:
+        return self.client_password or (OSWORLD_PASSWORD if self.osworld_port else "")
 
 
 class SshConfig(Section, frozen=True, kw_only=True, tag="ssh"):
@@ -215,6 +226,13 @@ class E2bConfig(Section, frozen=True, kw_only=True, tag="e2b"):
 
 RemoteConfig = SshConfig | E2bConfig  # sessions elsewhere, whose limits are not set here
 ProviderConfig = SandboxConfig | ContainerConfig | QemuConfig | RemoteConfig
+
+
+def has_root(provider: ProviderConfig) -> bool:
+    """Whether the user of each of its desktops may become root by a password."""
+    if isinstance(provider, SshConfig):
+        return all(machine.password for machine in provider.machines)
+    return isinstance(provider, QemuConfig) and bool(provider.client_password)
 
 
 class NetworkConfig(Section, frozen=True, kw_only=True):

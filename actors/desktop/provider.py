@@ -74,8 +74,9 @@ class Desktop(msgspec.Struct, frozen=True, kw_only=True):
     screen: tuple[int, int] = SCREEN  # pixels
     outside: Outside | None = None
     warnings: tuple[str, ...] = ()  # limits that could not be set
+    password: str = ""  # of the guest's user, who becomes root by it; "" where nobody may
 
-    def __repr__(self) -> str:  # the private key stays out of logs
+    def __repr__(self) -> str:  # key and password stay out of logs
         return f"Desktop({self.name!r}, {self.address!r})"
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from apis.plans.action import Call
 from apis.tasks.metrics.metric import SOLVED, Score, lacking_rule, together
 from apis.tasks.metrics.registry import METRICS
-from apis.tasks.osworld import HOME, ChromeOpenTabs, Evaluator, Getter, History, Step, Task
+from apis.tasks.osworld import HOME, ChromeOpenTabs, Evaluator, Getter, History, Step, Task, dump
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import commands, getters, judge
 from apis.tasksets.getters import downloads, fixture_name
@@ -34,6 +34,7 @@ NAMED = {
     "excel": "soffice", "word": "soffice", "powerpoint": "soffice",
 }  # fmt: skip
 BROWSERS = ("tabs", "visited")  # calls of the guest's agent that need Chromium
+BY_PASSWORD = Need("root", "by the password of the desktop's user (client_password)")
 PUBLISHED = "the published package (make osworld-judge)"
 
 
@@ -53,12 +54,13 @@ class Covered(msgspec.Struct, frozen=True):
         return self.verdict == "runnable" and not self.offline
 
 
-def covered(task: Task, at_hand: AtHand, present: Present, *, published: bool = False) -> Covered:
+def covered(task: Task, at_hand: AtHand, present: Present, *, published: bool = False, root: bool = False) -> Covered:
     """The verdict on `task`, given which fixtures are at hand and which programs are present.
 
-    With `published` the published package judges what no metric here does.
+    With `published` the published package judges what no metric here does. With `root` the desktop's user may become
+    root by a password.
     """
-    needs = sorted(set(lacks(task, at_hand, present, published=published)))
+    needs = sorted(set(lacks(task, at_hand, present, published=published)) - ({BY_PASSWORD} if root else set()))
     left = [row[0] for row in _rows(task) if row[0] not in REFUSED_METRICS and not judge.native(*row)]
     weak = {name: one.weak for name in left if (one := LEFT_METRICS.get(name)) and one.weak}
     notes = [f"{name}: refused here though the published one accepts it: {said}" for name, said in weak.items()]
@@ -76,6 +78,7 @@ def lacks(task: Task, at_hand: AtHand, present: Present, *, published: bool = Fa
     """Each thing that `task` needs and that is not here."""
     for step in task.config:
         yield from _step(step, at_hand, present)
+    yield from [BY_PASSWORD] * (commands.PASSWORD in dump(task).decode())
     yield from (Need("application", name) for name in _absent(sound_server(task), present))
     for name in task.related_apps:
         program = NAMED.get(name.lower().replace("libreoffice ", "libreoffice_"))
@@ -106,7 +109,8 @@ def _step(step: Step, at_hand: AtHand, present: Present) -> Iterator[Need]:
     except Lacking as lacking:
         yield lacking.need
     else:
-        yield from (Need("application", name) for name in _absent(calls, present))
+        ours = [call for call in calls if not commands.by_password(call.args.get("argv", ()))]  # root's are elsewhere
+        yield from (Need("application", name) for name in _absent(ours, present))
     yield from (Need("fixture", one) for one in missing)
 
 

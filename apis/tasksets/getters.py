@@ -141,7 +141,7 @@ def commands_of(evaluator: Evaluator, home: str) -> list[Call]:
             if "command" not in getter:
                 raise Lacking("getter", f"{kind} without a command")
             words = commands.words_of(getter["command"], getter.get("shell", False))
-            commands.refused(" ".join(words))
+            commands.refused(" ".join(words), judges=True)
             (asked,) = commands.run_to_end(_aliased(words), home)
         elif kind in _COMMANDS:
             (asked,) = commands.run_to_end(_COMMANDS[kind], home)

@@ -18,7 +18,7 @@ from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import commands, getters, judge, store
-from apis.tasksets.coverage import covered
+from apis.tasksets.coverage import BY_PASSWORD, covered
 from apis.tasksets.getters import WantedFixture
 from apis.tasksets.package import Lacking
 from apis.tasksets.steps import PART_BYTES, at_home, calls_of, carried, put
@@ -48,6 +48,29 @@ def test_published_files_load_get_a_verdict_and_survive_a_round_trip() -> None:
         assert set(found.needs) <= set(less.needs)  # a fetched file takes a need away and adds none
     assert sum(verdicts.values()) == 222
     assert verdicts["runnable"] >= 26
+
+
+def test_files_that_become_root_by_a_password_need_a_desktop_that_has_one() -> None:
+    if not OSWORLD.is_dir():
+        pytest.skip("published task files do not lie beside this checkout")
+    files = [file for file in sorted(OSWORLD.glob("*/*.json")) if commands.PASSWORD in file.read_text()]
+    verdicts: list[tuple[str, str]] = []
+    for file in files:
+        task = osworld.load(file.read_bytes())
+        sandboxed, given = (
+            covered(task, lambda *_: True, lambda name: name != "sudo", published=True, root=root)
+            for root in (False, True)
+        )
+        assert sandboxed.verdict == "unsupported"
+        assert set(sandboxed.needs) - set(given.needs) == {BY_PASSWORD}
+        verdicts.append((file.stem[:8], given.verdict))
+    assert sorted(verdicts) == [
+        ("3299584d", "runnable"), ("5812b315", "unsupported"), ("716a6079", "runnable"), ("9f3bb592", "needs_network"),
+        ("a462a795", "runnable"), ("a74b607e", "runnable"),
+    ]  # fmt: skip
+    judged = {"func": "exact_match", "result": {"type": "vm_command_line", "command": f"echo {commands.PASSWORD}"}}
+    with pytest.raises(Lacking, match="root"):  # over a copy of HOME nobody becomes root
+        getters.commands_of(loaded(evaluator=judged).evaluator, HOME)
 
 
 def test_three_keys_are_a_task() -> None:

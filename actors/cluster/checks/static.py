@@ -61,8 +61,8 @@ class FileRow(msgspec.Struct, frozen=True):
     offline: str = ""  # why no policy can solve it without a network
 
 
-def check_files(files: list[Path], told: Callable[[int], None], *, published: bool = False) -> list[FileRow]:
-    """The verdict on each task file; `published` as `covered` has it. `told` hears how many are done."""
+def check_files(files: list[Path], told: Callable[[int], None], **there: bool) -> list[FileRow]:
+    """The verdict on each task file; `there` is what `covered` takes. `told` hears how many are done."""
     rows = []
     for done, file in enumerate(files, 1):
         told(done)
@@ -71,7 +71,7 @@ def check_files(files: list[Path], told: Callable[[int], None], *, published: bo
         except (OSError, ConfigError) as error:
             rows.append(FileRow(str(file), file.stem, "unsupported", [f"file {error}"]))
             continue
-        found = tasksets.verdict_on(task, published=published)
+        found = tasksets.verdict_on(task, **there)
         notes = [*(f"{note} is not known here" for note in task.notes), *found.notes]
         needs = [str(need) for need in found.needs]
         rows.append(

@@ -18,7 +18,7 @@ from actors.cluster.config.schema import Deploy, SeatsConfig
 from actors.cluster.config.suggest import hint
 from actors.cluster.config.suites import Suite
 from actors.cluster.runs import doctor
-from actors.desktop.config import ProviderConfig, SandboxConfig
+from actors.desktop.config import ProviderConfig, SandboxConfig, has_root
 from actors.replay.config import TaskRange
 from apis.tasks import registry as tasks
 from apis.tasks.words import HELD_OUT, SPLITS, TRAIN
@@ -81,7 +81,8 @@ def seats_of(args: argparse.Namespace) -> SeatsConfig:
 
 def _check_files(args: argparse.Namespace) -> int:
     files, shown = tasksets.files_at(args.suite), output.Progress(as_json=args.json)
-    rows = form.check_files(files, lambda done: shown.line(f"{done}/{len(files)} files"), published=published.is_here())
+    there = {"published": published.is_here(), "root": has_root(seats_of(args).provider)}
+    rows = form.check_files(files, lambda done: shown.line(f"{done}/{len(files)} files"), **there)
     bad = [one for one in rows if one.verdict == "unsound" or any(need.startswith("file ") for need in one.needs)]
     if args.json:
         output.document(rows)
@@ -108,10 +109,10 @@ def _check_files(args: argparse.Namespace) -> int:
 
 def _check_untouched(args: argparse.Namespace) -> int:
     """Set up each task that can be played here and judge it untouched: none may fault, none may be solved."""
-    asked = published.is_here()
-    ids = tasksets.chosen(TaskRange(set=args.suite, first=args.first), published=asked)[: args.instances]
-    unsound = [one for one in tasksets.verdicts(args.suite, published=asked) if one.verdict == "unsound"]
-    seats = seats_of(args)
+    asked, seats = published.is_here(), seats_of(args)
+    there = {"published": asked, "root": has_root(seats.provider)}
+    ids = tasksets.chosen(TaskRange(set=args.suite, first=args.first), **there)[: args.instances]
+    unsound = [one for one in tasksets.verdicts(args.suite, **there) if one.verdict == "unsound"]
     refuse_unless_fit(ids, seats.provider)
     results: list[Result] = []
     requests = [live.TaskRoute(task_id, live.UNTOUCHED) for task_id in ids]

@@ -94,14 +94,14 @@ def set_of(name: str) -> str:
     return store.adopt(Path(name).resolve().stem, files, pinned=False)
 
 
-def verdicts(name: str, *, published: bool = False) -> list[Covered]:
-    """The verdict on each task of the set `name`, under its id; `published` as `covered` has it. Raises ConfigError."""
-    return [verdict_on(tasks.task(task_id), published=published) for task_id in store.ids(set_of(name))]
+def verdicts(name: str, **there: bool) -> list[Covered]:
+    """The verdict on each task of the set `name`, under its id; `there` is what `covered` takes. Raises ConfigError."""
+    return [verdict_on(tasks.task(task_id), **there) for task_id in store.ids(set_of(name))]
 
 
-def verdict_on(task: Task, *, published: bool = False) -> Covered:
+def verdict_on(task: Task, **there: bool) -> Covered:
     """The verdict on one task: what it lacks here, else whether it is sound by its own files. Raises ConfigError."""
-    found = covered(task, store.Fixtures(task).at_hand, programs(), published=published)
+    found = covered(task, store.Fixtures(task).at_hand, programs(), **there)
     trouble = _trouble(task) if found.verdict == "runnable" else ""
     return replace(found, verdict="unsound", needs=[Need("task", trouble)]) if trouble else found
 
@@ -125,9 +125,9 @@ def refuse_unsound(task_id: str) -> None:
         raise ConfigError(f"{task_id}: {trouble}")
 
 
-def chosen(wanted: TaskRange, *, published: bool = False, train: bool = False) -> list[str]:
+def chosen(wanted: TaskRange, *, train: bool = False, **there: bool) -> list[str]:
     """The tasks of a range over a set: of those that can be played here, to `train` also solved. Raises ConfigError."""
-    every = verdicts(wanted.set, published=published)
+    every = verdicts(wanted.set, **there)
     playable = [one.id for one in every if (one.solvable if train else one.verdict == "runnable")]
     if not playable:
         raise ConfigError(

@@ -29,7 +29,7 @@ from actors.cluster.config.suggest import hint, nearest
 from actors.cluster.runs import run_folder
 from actors.cluster.runs.weights import NamedWeights
 from actors.desktop.answers import pictured
-from actors.desktop.config import EndpointConfig, PromptConfig, RemoteConfig, key_of
+from actors.desktop.config import EndpointConfig, PromptConfig, RemoteConfig, has_root, key_of
 from actors.desktop.endpoint import Endpoint, EndpointDown
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.replay.config import EVERY, TaskRange, TasksConfig
@@ -191,8 +191,9 @@ def _of_files(args: argparse.Namespace, like: Deploy) -> list[str]:
     try:
         name = tasksets.set_of(args.tasks)
         wanted = TaskRange(set=name, count=args.instances or EVERY, first=args.first)
-        asked = published.is_here() and not like.desktops.place
-        ids, verdicts = tasksets.chosen(wanted, published=asked), tasksets.verdicts(name, published=asked)
+        there = {"published": published.is_here() and not like.desktops.place}
+        there["root"] = has_root(like.desktops.provider)
+        ids, verdicts = tasksets.chosen(wanted, **there), tasksets.verdicts(name, **there)
     except ConfigError as error:
         raise ConfigError(f"--tasks {args.tasks}: {error}") from None
     left = Counter(verdict.verdict for verdict in verdicts if verdict.verdict != "runnable")

@@ -30,7 +30,7 @@ from actors.cluster.config.lanes import Lanes, lanes_of
 from actors.cluster.config.schema import Deploy, SeatsConfig
 from actors.cluster.runs import compose, versions
 from actors.cluster.runs.versions import Check, answer
-from actors.desktop.config import ContainerConfig, QemuConfig, SandboxConfig, SshConfig
+from actors.desktop.config import ContainerConfig, QemuConfig, SandboxConfig, SshConfig, has_root
 from actors.desktop.files import office
 from actors.desktop.providers import home
 from actors.desktop.providers.qemu.machine import PROGRAM, accelerator, image_of
@@ -42,8 +42,10 @@ from actors.desktop.providers.ssh import office_releases
 from actors.sampler.config import SglangConfig
 from actors.sampler.engine import interpreter
 from apis.applications import app_named
-from apis.tasks.registry import FAMILIES, of_set
+from apis.tasks.osworld import dump
+from apis.tasks.registry import FAMILIES, of_set, task
 from apis.tasksets import published
+from apis.tasksets.commands import PASSWORD
 from runtime.errors import ConfigError
 from runtime.program import check_origin
 from runtime.system import run
@@ -58,6 +60,7 @@ APP_MIB = {
     "code": 504, "google_chrome": 232, "libreoffice_calc": 150, "libreoffice_impress": 150, "libreoffice_writer": 150,
 }  # fmt: skip
 LIGHT_MIB = 64
+BY_ROOT = "root"  # among applications: what a task needs that becomes root
 # What the kernel has for the whole machine, and lets its owner raise.
 RAISED = {"open files": "fs.file-max", "terminals": "kernel.pty.max"}
 _NAMESPACES = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net"]
@@ -202,6 +205,10 @@ def check_desktops(need: RunNeeds) -> Iterator[Check]:
         yield check_containers(desktops.provider)
     if isinstance(desktops.provider, QemuConfig):
         yield check_machines(desktops.provider)
+    if BY_ROOT in apps:
+        mend = "desktops.provider of type qemu with client_password, or of type ssh with machines that have one"
+        line = f"a task becomes root by a password, and desktops of {desktops.provider.__struct_config__.tag} have none"
+        yield Check("root", has_root(desktops.provider), line, mend)
     if documents:  # LibreOffice judges them where their desktop's seat is, wherever the desktops are
         ok, lists = office.PROGRAM.is_file(), " ".join(packages("setup", "office-packages.txt"))
         line = str(office.PROGRAM) if ok else "LibreOffice, which judges documents, is missing on this machine"
@@ -345,10 +352,11 @@ def check_profile() -> Check:
 
 
 def apps_of(lanes: Lanes) -> set[str]:
-    """The applications that tasks of some lane need."""
+    """The applications that tasks of some lane need, and `BY_ROOT` where one becomes root by its user's password."""
     listed = (*lanes.train, *lanes.eval, *lanes.demo)
     families = {task_id.partition("/")[0] for task_id in listed if not of_set(task_id)}  # a set's were looked at
-    return {app for name in families for app in FAMILIES[name].apps}
+    root = {BY_ROOT for task_id in listed if of_set(task_id) and PASSWORD in dump(task(task_id)).decode()}
+    return {app for name in families for app in FAMILIES[name].apps} | root
 
 
 def check_sums(desktops: SeatsConfig, apps: Collection[str]) -> Iterator[Check]:

@@ -32,6 +32,7 @@ from apis.tasks.osworld import Task
 from apis.tasks.verify.manifest import MANIFEST, Manifest
 from apis.tasks.verify.verify import KINDS, FileView, WantedFile
 from apis.tasksets import store
+from apis.tasksets.commands import PASSWORD, by_password
 from apis.tasksets.judge import NOTHING, Judging
 from policy.errors import PictureError
 from policy.pictures import refuse_damaged
@@ -89,7 +90,7 @@ class LeasedDesktop:
         if self._left_s <= 0:
             raise AgentBrokeDesktop(BrokenBy.TOO_SLOW, f"calls took over {100 * CALLS_SHARE:.0f} % of the lease's time")
         try:
-            return await self._link.call(method, timeout_s=timeout_s, **args)
+            return await self._link.call(method, timeout_s=timeout_s, **self._filled(args))
         except LinkDown as down:
             self._lives.may_call(self._lease, time.monotonic())  # taken back and killed under the call
             health = await self._provider.probe(self._desktop)
@@ -97,6 +98,15 @@ class LeasedDesktop:
         finally:
             if self.acted:
                 self._left_s -= time.monotonic() - began
+
+    def _filled(self, args: dict[str, Any]) -> dict[str, Any]:
+        """A call's arguments with the password of the guest's user, where a command asks for that."""
+        if not by_password(argv := args.get("argv", ())):
+            return args
+        if not self._desktop.password:
+            where = f"{self._desktop.provider} has none: client_password of qemu and of SSH machines sets one"
+            raise GuestRefused("run", f"it becomes root by the password of the desktop's user, and {where}")
+        return args | {"argv": [word.replace(PASSWORD, self._desktop.password) for word in argv]}
 
     async def manifest(self, timeout_s: float, sought: tuple[str, ...] = ()) -> Manifest:
         """What lies in its HOME, from outside and while its programs run; nothing is asked of them.

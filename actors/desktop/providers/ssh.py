@@ -300,6 +300,7 @@ class SessionProvider(Provider):
             home=session.home,
             screen=(spec.width, spec.height),
             warnings=(self.WARNING,),
+            password=machine.config.password,
         )
 
     async def _start(self, machine: SshMachine, folder: str, token: str, spec: DesktopSpec) -> _Session:

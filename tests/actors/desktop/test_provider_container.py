@@ -126,6 +126,16 @@ async def test_whatever_is_killed_the_desktop_can_be_destroyed(sandbox: Containe
     assert not (await sandbox.probe(desktop)).alive
 
 
+async def test_orphans_are_buried(sandbox: ContainerProvider):
+    desktop = await sandbox.boot(DesktopSpec())
+    link = await GuestLink.open(desktop, timeout_s=20)
+    await run(
+        link, "for i in 1 2 3 4; do (sleep 0 &); done; sleep 1; cat /proc/[0-9]*/status | grep -c 'State:.Z' >left"
+    )
+    assert await text_of(sandbox, desktop, "left") == "0\n"
+    await link.close()
+
+
 async def test_a_container_ends_with_its_owner(sandbox: ContainerProvider):
     desktop = await sandbox.boot(DesktopSpec())
     box = sandbox._sandboxes[desktop.name]

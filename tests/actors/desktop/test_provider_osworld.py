@@ -13,14 +13,17 @@ import msgspec
 import pytest
 from test_provider_ssh import USER, free_port
 
-from actors.desktop.config import MachineConfig, SshConfig
+from actors.desktop.config import OSWORLD_PASSWORD, MachineConfig, SshConfig
 from actors.desktop.files.read_home import FileSeen, ReadLimits
 from actors.desktop.link import GuestLink
-from actors.desktop.provider import DesktopSpec
+from actors.desktop.pool.desktops import BootedDesktop, Lives
+from actors.desktop.pool.leased import LeasedDesktop
+from actors.desktop.provider import Desktop, DesktopSpec, Provider
 from actors.desktop.providers import osworld
 from actors.desktop.providers.ssh import SshProvider
-from actors.errors import DesktopFault
+from actors.errors import DesktopFault, GuestRefused
 from apis.tasks.verify.verify import WantedFile
+from apis.tasksets.commands import PASSWORD
 from runtime.errors import ConfigError
 
 ACCOUNTS = "root:x:0:0::/:/bin/sh\nuser:*:1000:1000::/home/user:/bin/bash\nsshd:*:100:65534::/:/bin/false\n"
@@ -81,6 +84,27 @@ async def test_our_agent_plays_on_the_display_that_is_there(provider: SshProvide
         assert seen == FileSeen(path="plum.txt", data=content)
         await link.close()
         await provider.destroy(desktop)
+
+
+def leased(provider: Provider, desktop: Desktop, link: GuestLink) -> LeasedDesktop:
+    lives = Lives()
+    lives.begin(desktop.name)
+    lives.booted(desktop.name)
+    return LeasedDesktop(BootedDesktop(provider, desktop, link, lives, lives.lease(desktop.name, "t", 0.0, 1e9)))
+
+
+async def test_a_command_gets_the_password_of_the_images_and_nothing_shows_it(provider: SshProvider):
+    desktop = await provider.boot(DesktopSpec())
+    assert OSWORLD_PASSWORD not in repr(desktop)
+    link = await GuestLink.open(desktop, timeout_s=20)
+    call = {"argv": ["bash", "-c", f"echo {PASSWORD} >plum.txt"], "timeout_ms": 5000}
+    await leased(provider, desktop, link).call("run", call, 10.0)
+    assert await link.call("read_file", path="plum.txt", timeout_s=5) == f"{OSWORLD_PASSWORD}\n".encode()
+    without = msgspec.structs.replace(desktop, password="")
+    with pytest.raises(GuestRefused, match="ssh has none: client_password of qemu and of SSH machines"):
+        await leased(provider, without, link).call("run", call, 10.0)
+    await link.close()
+    await provider.destroy(desktop)
 
 
 async def test_a_machine_of_another_screen_is_refused_with_the_key_that_mends_it(provider: SshProvider):

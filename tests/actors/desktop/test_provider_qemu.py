@@ -14,16 +14,19 @@ from typing import TypeVar
 import msgspec
 import pytest
 from test_provider_faults import BOOT_S, VM
+from test_provider_osworld import leased
 
 from actors.desktop.config import QemuConfig
 from actors.desktop.files.read_home import FileSeen, ReadLimits, read_home
 from actors.desktop.link import GuestLink
+from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.pool.pool import open_provider
 from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.qemu import machine
 from actors.desktop.providers.qemu.monitor import Monitor
 from actors.errors import DesktopFault
 from apis.tasks.verify.verify import WantedFile
+from apis.tasksets.commands import PASSWORD
 from runtime.errors import ConfigError
 
 T = TypeVar("T")
@@ -148,24 +151,28 @@ def of_machines(test: T) -> T:
 
 
 @pytest.fixture
-async def root_machine(state_dir: str) -> AsyncIterator[tuple[str, GuestLink]]:
+async def root_machine(state_dir: str) -> AsyncIterator[tuple[str, GuestLink, LeasedDesktop]]:
     password = "plum"
     config = QemuConfig(state_dir=state_dir, client_password=password)
     provider = await open_provider(config, "root")
     desktop = await provider.boot(DesktopSpec())
     link = await GuestLink.open(desktop, timeout_s=BOOT_S)
-    yield password, link
+    yield password, link, leased(provider, desktop, link)
     await link.close()
     await provider.close()
 
 
 @of_machines
 async def test_by_its_password_the_guest_becomes_root_and_reaches_no_network(
-    root_machine: tuple[str, GuestLink],
+    root_machine: tuple[str, GuestLink, LeasedDesktop],
 ) -> None:
-    password, link = root_machine
+    password, link, desktop = root_machine
     script = f"""echo {password} | sudo -S id -u; timeout 5 bash -c '</dev/tcp/10.0.2.2/22' && echo reached
         timeout 5 bash -c '</dev/tcp/1.1.1.1/53' && echo reached; mount | grep -c /home/agent"""
     ran = await link.call("run", argv=["bash", "-c", f"({script}) 2>/dev/null"], timeout_ms=100_000, timeout_s=BOOT_S)
     assert ran.out.split()[-2:] == ["0", "1"], ran.out
     assert "reached" not in ran.out
+    # As the published files become root (os/a462a795 and five others).
+    script = f"echo {PASSWORD} | sudo -S su - root -c 'id -u >/home/agent/who'; stat -c %U who >>who"
+    await desktop.call("run", {"argv": ["bash", "-c", script], "timeout_ms": 100_000}, BOOT_S)
+    assert await link.call("read_file", path="who", timeout_s=BOOT_S) == b"0\nroot\n"

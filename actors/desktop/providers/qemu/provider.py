@@ -216,6 +216,7 @@ class QemuProvider(SandboxProvider):
             desktop,
             address=abc.SshAddress(host="127.0.0.1", port=self._machines[sandbox.name].port),
             agent=(*desktop.agent, *longer),
+            password=self._config.client_password,
             outside=msgspec.structs.replace(desktop.outside, home=str(place)),
             warnings=(*desktop.warnings, *([TRANSLATED] if self._accelerator == "tcg" else ())),
         )
