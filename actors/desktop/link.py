@@ -25,7 +25,7 @@ import msgspec
 from actors.desktop.faults import DesktopHealth, Evidence, LinkState
 from actors.desktop.mcp import McpTools
 from actors.desktop.network import PROXY, Network
-from actors.desktop.provider import Desktop
+from actors.desktop.provider import Desktop, SshWay
 from actors.errors import GuestRefused
 from apis import built
 from apis.observation import Frame
@@ -161,12 +161,12 @@ def evidence_of(health: DesktopHealth, down: LinkDown, *, acted: bool, ready: bo
     return Evidence(acted=acted, ready=ready, link=down.state, loop_lag_s=down.late_s, detail=detail, **seen)
 
 
-def _options(desktop: Desktop) -> dict[str, Any]:
+def _options(way: SshWay) -> dict[str, Any]:
     """One cheap cipher and key exchange, this key, this host key, and nothing of the user's own SSH settings."""
-    trusted = asyncssh.import_public_key(desktop.host_key)
+    trusted = asyncssh.import_public_key(way.host_key)
     return {
-        "username": desktop.username,
-        "client_keys": [asyncssh.import_private_key(desktop.client_key)],
+        "username": way.username,
+        "client_keys": [asyncssh.import_private_key(way.client_key)],
         "known_hosts": ([trusted], [], []),
         "server_host_key_algs": [trusted.get_algorithm()] if trusted.get_algorithm() == "ssh-ed25519" else (),
         "kex_algs": ["curve25519-sha256"],
@@ -190,16 +190,16 @@ def _name_user() -> None:
         os.environ["LOGNAME"] = f"uid-{os.geteuid()}"
 
 
-async def connect(desktop: Desktop) -> asyncssh.SSHClientConnection:
-    """An authenticated connection. Raises OSError or asyncssh.Error."""
+async def connect(way: SshWay, **more: Any) -> asyncssh.SSHClientConnection:
+    """An authenticated connection, with `more` of asyncssh's options. Raises OSError or asyncssh.Error."""
     _name_user()
-    options = _options(desktop)
-    if not desktop.address.socket:
-        return await asyncssh.connect(desktop.address.host, desktop.address.port, **options)
+    options = _options(way) | more
+    if not way.address.socket:
+        return await asyncssh.connect(way.address.host, way.address.port, **options)
     plug = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         plug.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(plug, desktop.address.socket)
+        await asyncio.get_running_loop().sock_connect(plug, way.address.socket)
         return await asyncssh.connect(sock=plug, **options)
     except BaseException:
         plug.close()

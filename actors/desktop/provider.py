@@ -27,6 +27,18 @@ class SshAddress(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 0
 
 
+class SshWay(msgspec.Struct, frozen=True, kw_only=True):
+    """How SSH reaches a desktop, or the machine that it is on."""
+
+    address: SshAddress
+    username: str
+    host_key: bytes  # OpenSSH public key line: the only one that a client may accept
+    client_key: bytes  # OpenSSH private key
+
+    def __repr__(self) -> str:  # the private key stays out of logs
+        return f"{type(self).__name__}({self.address!r})"
+
+
 class Outside(msgspec.Struct, frozen=True, kw_only=True):
     """What the host sees of a desktop without asking it."""
 
@@ -60,15 +72,11 @@ class DesktopSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         )  # fmt: skip
 
 
-class Desktop(msgspec.Struct, frozen=True, kw_only=True):
+class Desktop(SshWay, frozen=True, kw_only=True):
     """A running desktop."""
 
     name: str
     provider: str
-    address: SshAddress
-    username: str
-    host_key: bytes  # OpenSSH public key line: the only one that a client may accept
-    client_key: bytes  # OpenSSH private key
     agent: tuple[str, ...]  # command line of the in-guest agent
     home: str  # HOME as the guest sees it
     screen: tuple[int, int] = SCREEN  # pixels

@@ -20,7 +20,7 @@ import shlex
 import tarfile
 from collections.abc import AsyncIterator
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import asyncssh
 import msgspec
@@ -30,8 +30,8 @@ from actors.desktop.faults import DesktopHealth, FaultCause, fault
 from actors.desktop.files import census, office
 from actors.desktop.files import read_home as outside
 from actors.desktop.files.read_home import FileSeen, ReadLimits
-from actors.desktop.link import CIPHERS
-from actors.desktop.provider import Desktop, DesktopSpec, Provider, SshAddress
+from actors.desktop.link import connect
+from actors.desktop.provider import Desktop, DesktopSpec, Provider, SshAddress, SshWay
 from actors.desktop.providers import home, osworld
 from actors.errors import DesktopFault
 from apis.applications import guest_files
@@ -106,22 +106,18 @@ class SshMachine:
         try:
             if config.osworld_port:
                 self._way_in = osworld.WayIn(config)
-                self.host_key, self.client_key = self._way_in.keys.host.convert_to_public(), self._way_in.keys.client
+                host_key, own_key = self._way_in.keys.host.convert_to_public(), self._way_in.keys.client
             else:
-                self.host_key = asyncssh.import_public_key(config.host_key)
-                self.client_key = client_key or asyncssh.read_private_key(config.client_key)
+                host_key = asyncssh.import_public_key(config.host_key)
+                own_key = client_key or asyncssh.read_private_key(config.client_key)
         except (OSError, asyncssh.KeyImportError) as error:
             raise ConfigError(f"desktops.provider.machines {config.host}: {error}") from error
-        self.identity = (self.host_key.export_public_key(), self.client_key.export_private_key())
-        self._options: dict[str, Any] = {
-            "username": config.user,
-            "client_keys": [self.client_key],
-            "known_hosts": ([self.host_key], [], []),
-            "config": None,
-            "agent_path": None,
-            "encryption_algs": CIPHERS,
-            "keepalive_interval": 15,
-        }
+        self.way = SshWay(
+            address=SshAddress(host=config.host, port=config.port),
+            username=config.user,
+            host_key=host_key.export_public_key(),
+            client_key=own_key.export_private_key(),
+        )
         self.used = 0
         self.failed = -math.inf  # when a boot on it last did, by the loop's clock
         self._errands: asyncssh.SSHClientConnection | None = None
@@ -132,7 +128,7 @@ class SshMachine:
         """A connection. Raises DesktopFault."""
         try:
             async with asyncio.timeout(CONNECT_S):
-                return await asyncssh.connect(self.config.host, self.config.port, **self._options)
+                return await connect(self.way, keepalive_interval=15)
         except (OSError, asyncssh.Error) as error:
             raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self.config.host}: {error}"[:300]) from error
 
@@ -292,10 +288,7 @@ class SessionProvider(Provider):
         return Desktop(
             name=name,
             provider=self.KIND,
-            address=SshAddress(host=machine.config.host, port=machine.config.port),
-            username=machine.config.user,
-            host_key=machine.identity[0],
-            client_key=machine.identity[1],
+            **msgspec.structs.asdict(machine.way),
             agent=("env", f"{MARK}={token}", PYTHON, "-I", f"{folder}/guest", "attach", "--run", f"{folder}/run"),
             home=session.home,
             screen=(spec.width, spec.height),

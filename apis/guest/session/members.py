@@ -1,4 +1,4 @@
-"""Which processes descend from one, and which of them may still run.
+"""Which processes descend from one, which of them may still run, and how they are killed.
 
 The first process of a namespace, or a subreaper, adopts the orphans: it has every process that it started below it.
 """
@@ -6,6 +6,9 @@ The first process of a namespace, or a subreaper, adopts the orphans: it has eve
 from __future__ import annotations
 
 import os
+import select
+import signal
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -99,3 +102,24 @@ def running(members: Mapping[int, Member], signalled: set[int]) -> list[int]:
             still.add(parent)
             children.append(parent)
     return [pid for pid in members if pid not in still]
+
+
+def kill(pids: Iterable[int], within_s: float) -> set[int]:
+    """Kill processes and wait, so long for all of them, until they are gone; those of another user, which go on."""
+    watched, beyond = [], set()
+    for pid in pids:
+        try:
+            watched.append(os.pidfd_open(pid))
+            signal.pidfd_send_signal(watched[-1], signal.SIGKILL)
+        except ProcessLookupError:  # it has ended
+            continue
+        except PermissionError:
+            beyond.add(pid)
+            os.close(watched.pop())
+    until = time.monotonic() + within_s
+    for fd in watched:
+        gone = select.poll()
+        gone.register(fd, select.POLLIN)
+        gone.poll(1e3 * max(0.0, until - time.monotonic()))
+        os.close(fd)
+    return beyond

@@ -26,7 +26,7 @@ import sys
 import time
 from pathlib import Path
 
-from guest.session.members import ENDED, GO, NOT_STOPPED, PLUG, Member, descendants, running
+from guest.session.members import ENDED, GO, NOT_STOPPED, PLUG, Member, descendants, kill, running
 
 MARK = "COMPUTERRL_DESKTOP"
 START_S = 30.0
@@ -382,27 +382,7 @@ def sweep(token: str) -> None:
     beyond: set[int] = set()  # of another user by now
     until = time.monotonic() + SWEEP_S
     while (pids := [pid for pid in members(token) if pid not in beyond]) and time.monotonic() < until:
-        watched = []
-        for pid in pids[:BATCH]:
-            try:
-                fd = os.pidfd_open(pid)
-            except ProcessLookupError:
-                continue
-            try:
-                signal.pidfd_send_signal(fd, signal.SIGKILL)
-            except ProcessLookupError:
-                os.close(fd)
-            except PermissionError:
-                beyond.add(pid)
-                os.close(fd)
-            else:
-                watched.append(fd)
-        soon = time.monotonic() + END_S
-        for fd in watched:
-            gone = select.poll()
-            gone.register(fd, select.POLLIN)
-            gone.poll(1e3 * max(0.0, soon - time.monotonic()))
-            os.close(fd)
+        beyond |= kill(pids[:BATCH], END_S)
 
 
 def stop(token: str) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import select
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,7 @@ import msgspec
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.provider import Outside
 from actors.desktop.providers.sandbox import cgroups, owners, sandbox
-from apis.guest.session.members import descendants, only, running
+from apis.guest.session.members import descendants, kill, only, running
 
 SIGNALS_S = 1.0  # what programs that obey take a fraction of, even where they wait for a disk
 STOP_S = 5.0
@@ -110,7 +109,7 @@ async def freeze(outside: Outside) -> None:
 
 
 _DEPTH = 8  # of control groups that are searched
-_GONE_S = 5.0
+_GONE_S = 30.0  # for all that are killed at a time
 _UNSEEN = {0}  # what a group says for a member of a process namespace that this one does not see
 
 
@@ -159,24 +158,6 @@ def _writes(process: Path, files: set[str]) -> bool:
     return False
 
 
-def _kill(pids: set[int]) -> None:
-    """Kill and wait until they are gone, at most a few seconds each."""
-    watched = []
-    for pid in pids:
-        try:
-            fd = os.pidfd_open(pid)
-        except ProcessLookupError:
-            continue
-        watched.append(fd)
-        try:
-            signal.pidfd_send_signal(fd, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-    for fd in watched:
-        select.select([fd], [], [], _GONE_S)
-        os.close(fd)
-
-
 class Reaped(msgspec.Struct, frozen=True, kw_only=True):
     """What was removed."""
 
@@ -203,7 +184,7 @@ def reap(state_dir: str) -> Reaped:
         victims: set[int] = set()
         # Looked again after each kill: one that was killed may just have forked.
         while pids := ({*_processes(logs, base)} | cgroups.members(folders)) - victims - _UNSEEN:
-            _kill(pids)
+            kill(pids, _GONE_S)
             victims |= pids
         left = cgroups.remove(folders)
         gone = 0
