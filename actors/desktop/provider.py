@@ -82,7 +82,7 @@ class Desktop(SshWay, frozen=True, kw_only=True):
     screen: tuple[int, int] = SCREEN  # pixels
     outside: Outside | None = None
     warnings: tuple[str, ...] = ()  # limits that could not be set
-    password: str = ""  # of the guest's user, who becomes root by it; "" where nobody may
+    password: str = ""  # of the guest's user, who becomes root by it; "" where it can't
 
     def __repr__(self) -> str:  # key and password stay out of logs
         return f"Desktop({self.name!r}, {self.address!r})"

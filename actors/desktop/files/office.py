@@ -132,7 +132,7 @@ def _first(pairs: Sequence[Pair], pair: Pair) -> int:
 
 def _run(folder: Path) -> list[str]:
     """The words that the sandbox said, and how it ended where that is not for us to see."""
-    identity = READER_UID if lends_users() else None
+    identity = READER_UID if lends_users() else os.geteuid()
     with command.filter_opened(command.filter_program(user_namespaces=False)) as filter_fd:
         argv = _command(folder, filter_fd)
         process = command.started(argv, identity, [filter_fd], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

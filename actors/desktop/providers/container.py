@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import io
 import os
 import subprocess
-import tarfile
+import tempfile
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -109,7 +108,7 @@ class ContainerProvider(SandboxProvider):
             text = accounts.replace(f":{command.GUEST_UID}:", f":{sandbox.lease.uid}:")
             (sandbox.folder / name).write_text(text)
             (sandbox.folder / name).chmod(0o644)  # whatever the umask is
-        return command.started(self._program(*self._run(sandbox, spec, door)), None, (), **more)
+        return command.started(self._program(*self._run(sandbox, spec, door)), os.geteuid(), **more)
 
     def _run(self, sandbox: Sandbox, spec: abc.DesktopSpec, door: Path) -> list[str]:
         """The words of `run`."""
@@ -164,14 +163,10 @@ class ContainerProvider(SandboxProvider):
 
 def _empty_root() -> bytes:
     """A tar file of the folders that a root needs."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
+    with tempfile.TemporaryDirectory() as folder:
         for name in ("usr", "etc", "var", "proc", "sys", "dev", "tmp", "run", "home", "opt"):
-            entry = tarfile.TarInfo(name)
-            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-            tar.addfile(entry)
+            Path(folder, name).mkdir()
+            Path(folder, name).chmod(0o755)  # whatever the umask is
         for name, target in _LINKS.items():
-            entry = tarfile.TarInfo(name)
-            entry.type, entry.linkname = tarfile.SYMTYPE, target
-            tar.addfile(entry)
-    return packed.getvalue()
+            Path(folder, name).symlink_to(target)
+        return home.packed({path.name: path for path in Path(folder).iterdir()})

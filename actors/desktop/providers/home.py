@@ -1,4 +1,4 @@
-"""What a desktop gets of this machine: the HOME that it starts with, and VS Code where `make vscode` has put it.
+"""What a desktop gets of this machine: its first HOME, the guest's code, VS Code where `make vscode` has put it.
 
 Settings come from the program's data file alone, so two desktops begin alike on any machine. A LibreOffice profile that
 set-up made here only saves that program its first start. An editor that the desktops' users can't read is missing.
@@ -6,15 +6,19 @@ set-up made here only saves that program its first start. An editor that the des
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import stat
+import tarfile
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 import msgspec
 
+from apis.applications import guest_files
 from runtime.errors import ConfigError
 
 OFFICE_PROFILE = Path(".config", "libreoffice")
@@ -86,6 +90,28 @@ def write(into: Path, profiles: Mapping[Path, Path] = NO_PROFILES) -> None:
         (into / path).write_text(content)
     for own, profile in profiles.items():
         shutil.copytree(profile, into / own, symlinks=True, dirs_exist_ok=True)
+
+
+def write_guest(into: Path) -> None:
+    """Copy the guest's code to a new folder `into`."""
+    for name, source in guest_files().items():
+        copy = into / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, copy)
+
+
+def packed(contents: Mapping[str, bytes | Path], mode: Literal["w", "w:gz"] = "w") -> bytes:
+    """A tar file of what lies here, and of texts, by their names in it."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode=mode) as tar:
+        for name, content in contents.items():
+            if isinstance(content, Path):
+                tar.add(content, name)
+                continue
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), 0o600
+            tar.addfile(entry, io.BytesIO(content))
+    return archive.getvalue()
 
 
 EDITOR_PLACE = "COMPUTERRL_VSCODE"  # the variable that names another folder

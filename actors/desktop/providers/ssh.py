@@ -12,14 +12,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import io
 import json
 import math
 import os
 import shlex
-import tarfile
+import tempfile
 from collections.abc import AsyncIterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import ClassVar
 
 import asyncssh
@@ -34,7 +33,6 @@ from actors.desktop.link import connect
 from actors.desktop.provider import Desktop, DesktopSpec, Provider, SshAddress, SshWay
 from actors.desktop.providers import home, osworld
 from actors.errors import DesktopFault
-from apis.applications import guest_files
 from apis.guest.session.members import NOT_STOPPED
 from apis.tasks.verify.manifest import MANIFEST
 from apis.tasks.verify.verify import BYTES, WantedFile
@@ -73,23 +71,12 @@ except BaseException:
 @functools.cache
 def archive() -> bytes:
     """A compressed tar file with the folders guest, home and run, which each session is sent. Raises ConfigError."""
-    files = {f"guest/{name}": path.read_bytes() for name, path in guest_files().items()}
-    start = home.load()
-    files |= {f"home/{path}": content.encode() for path, content in start.files.items()}
-    folders = {"run", "home", *(f"home/{path}" for path in start.folders)}
-    for path in (*files, *folders):
-        folders.update(str(parent) for parent in PurePosixPath(path).parents if str(parent) != ".")
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-        for name in sorted(folders):
-            entry = tarfile.TarInfo(name)
-            entry.type, entry.mode = tarfile.DIRTYPE, 0o700
-            tar.addfile(entry)
-        for name, content in sorted(files.items()):
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            tar.addfile(entry, io.BytesIO(content))
-    return packed.getvalue()
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        home.write_guest(place / "guest")
+        home.write(place / "home")
+        (place / "run").mkdir(mode=0o700)
+        return home.packed({name: place / name for name in ("guest", "home", "run")}, "w:gz")
 
 
 class SshMachine:

@@ -50,23 +50,14 @@ class Image(NamedTuple):
     """A folder with a disk, the kernel that it boots with and that kernel's first file system."""
 
     folder: Path
-
-    @property
-    def disk(self) -> Path:
-        return self.folder / "disk.qcow2"
-
-    @property
-    def kernel(self) -> Path:
-        return self.folder / "vmlinuz"
-
-    @property
-    def initrd(self) -> Path:
-        return self.folder / "initrd"
+    disk: Path
+    kernel: Path
+    initrd: Path
 
     def marks(self) -> str:
         """A digest of what a snapshot of it is made from: image, guest code and qemu."""
         digest = hashlib.blake2b(_answer([PROGRAM, "--version"]).encode(), digest_size=6)
-        for path in (self.disk, self.kernel, self.initrd):
+        for path in self[1:]:
             seen = path.stat()
             digest.update(f"{path} {seen.st_size} {seen.st_mtime_ns}".encode())
         for name, path in sorted(guest_files().items()):
@@ -76,8 +67,9 @@ class Image(NamedTuple):
 
 def image_of(config: QemuConfig) -> Image:
     """The image that the settings name. Raises ConfigError where a part is missing or desktops' users can't read it."""
-    image = Image(Path(config.image_folder).absolute())
-    for path in (image.disk, image.kernel, image.initrd):
+    folder = Path(config.image_folder).absolute()
+    image = Image(folder, folder / "disk.qcow2", folder / "vmlinuz", folder / "initrd")
+    for path in image[1:]:
         if not path.is_file():
             raise ConfigError(f"desktops.provider.image: {path} is missing: `make vm-image` makes one")
     closed = [str(place) for place in (image.folder, *image.folder.parents) if not place.stat().st_mode & stat.S_IXOTH]
@@ -206,18 +198,15 @@ def _as_guest(argv: Sequence[str], binds: Sequence[tuple[str, Path, str]]) -> li
 
 
 def _tool(argv: Sequence[str], uid: int | None = None) -> None:
-    identity = uid if uid != os.geteuid() else None
+    line = [*command.as_user(os.geteuid() if uid is None else uid), *argv]
     try:
-        with command.started(argv, identity, (), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-            try:
-                _, said = process.communicate(timeout=TOOL_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
+        process = subprocess.run(
+            line, stdin=subprocess.DEVNULL, capture_output=True, env=command.environment(), timeout=TOOL_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise fault(FaultCause.SANDBOX_REFUSED, f"{error}"[:300]) from error
     if process.returncode:
-        last = said.decode("utf-8", "replace").strip()[-200:]
+        last = process.stderr.decode("utf-8", "replace").strip()[-200:]
         detail = f"{' '.join(argv[-3:])} ended with {process.returncode}: {last}"
         kind = DesktopFault if last.startswith(_REFUSED) else _EndedBadly
         raise kind(FaultCause.SANDBOX_REFUSED, detail, FaultCause.SANDBOX_REFUSED.culprit)

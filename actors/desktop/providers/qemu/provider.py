@@ -14,14 +14,12 @@ import asyncio
 import contextlib
 import fcntl
 import hashlib
-import io
 import os
 import shlex
 import shutil
 import socket
-import tarfile
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import ClassVar, Self, TextIO
 
@@ -31,6 +29,7 @@ from actors.desktop import provider as abc
 from actors.desktop.config import USUAL_SCREEN, QemuConfig, SandboxConfig, ScreenConfig
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.files import read_home as outside
+from actors.desktop.providers import home
 from actors.desktop.providers.qemu import machine
 from actors.desktop.providers.qemu.monitor import Monitor
 from actors.desktop.providers.sandbox import cgroups, command, owners
@@ -226,9 +225,10 @@ class QemuProvider(SandboxProvider):
         if sandbox.name == self._first:
             return await self._launch_first(sandbox, spec)
         stored = await self._stored(spec)
-        home = asyncio.to_thread(machine.make_home, sandbox.disk, sandbox.lease.uid, spec.disk_bytes // DISKS)
-        overlay = asyncio.to_thread(machine.overlay, stored / DISK, sandbox.disk / OVERLAY, sandbox.lease.uid)
-        sandbox.preparing = asyncio.ensure_future(_both(home, overlay))
+        sandbox.preparing = asyncio.gather(
+            asyncio.to_thread(machine.make_home, sandbox.disk, sandbox.lease.uid, spec.disk_bytes // DISKS),
+            asyncio.to_thread(machine.overlay, stored / DISK, sandbox.disk / OVERLAY, sandbox.lease.uid),
+        )
         await asyncio.shield(sandbox.preparing)
         state = os.open(stored / STATE, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -243,15 +243,14 @@ class QemuProvider(SandboxProvider):
         networks = await running.monitor.order("human-monitor-command", {"command-line": "info usernet"})
         running.port = machine.forwarded(str(networks))
         await running.agent.sync(LOAD_S)
-        keys = [(name, sandbox.disk / "run" / name) for name in ("host_key", "authorized_keys", "sshd_config")]
-        await running.agent.run(_HOME, _packed(keys, {"now": b"%d" % time.time()}), HOME_S)
+        given: dict[str, bytes | Path] = {path.name: path for path in (sandbox.disk / "run").iterdir()}
+        await running.agent.run(_HOME, home.packed(given | {"now": b"%d" % time.time()}), HOME_S)
         return running.pid
 
     async def _launch_first(self, sandbox: Sandbox, spec: abc.DesktopSpec) -> int:
         await asyncio.to_thread(machine.overlay, self._image.disk, sandbox.disk / OVERLAY, sandbox.lease.uid)
         running = await self._run(sandbox, -1)
         await running.agent.sync(COLD_BOOT_S)
-        files = [("opt/computerrl/guest", self._folder / "guest"), ("etc/chromium.d", self._folder / "etc/chromium.d")]
         password = self._config.client_password
         line = f"{_USER}:{password}\n" if password else ""
         session = command.session_command("machine", (spec.width, spec.height), "--port", str(machine.GUEST_PORT))
@@ -260,7 +259,12 @@ class QemuProvider(SandboxProvider):
             "session": shlex.join(session),
             "tries": SESSION_S * 10,
         }
-        await running.agent.run(script, _packed(files, {"root/password": line.encode()}), SESSION_S)
+        given: dict[str, bytes | Path] = {
+            "opt/computerrl/guest": self._folder / "guest",
+            "etc/chromium.d": self._folder / "etc/chromium.d",
+            "root/password": line.encode(),
+        }
+        await running.agent.run(script, home.packed(given), SESSION_S)
         return running.pid
 
     async def _run(self, sandbox: Sandbox, state_fd: int) -> _Machine:
@@ -279,7 +283,7 @@ class QemuProvider(SandboxProvider):
             )
             log = opened.enter_context((sandbox.disk / LOG).open("wb"))
             sandbox.process = command.started(
-                argv, None, (*fds, state_fd), stdout=log, stderr=log, start_new_session=True
+                argv, os.geteuid(), (*fds, state_fd), stdout=log, stderr=log, start_new_session=True
             )
         sandbox.outer, sandbox.init = Watched(sandbox.process.pid), Watched(sandbox.process.pid)
         sandbox.warnings += await asyncio.to_thread(cgroups.enter, sandbox.groups, [running.pid])
@@ -349,10 +353,6 @@ def _keep(disk: Path, into: Path) -> None:
     into.chmod(0o755)
 
 
-async def _both(*work: Awaitable[None]) -> None:
-    await asyncio.gather(*work)
-
-
 async def _until(running: _Machine, command_: str, status: str, within_s: float) -> None:
     """Ask qemu until its answer has this status. Raises DesktopFault."""
     try:
@@ -396,16 +396,3 @@ def _forget_others(place: Path) -> None:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(other)
             os.close(lock)
-
-
-def _packed(files: list[tuple[str, Path]], more: dict[str, bytes] | None = None) -> bytes:
-    """A tar file of files and folders, by their names in it, all of them root's."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
-        for name, path in files:
-            tar.add(path, name)
-        for name, content in (more or {}).items():
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = len(content), 0o600
-            tar.addfile(entry, io.BytesIO(content))
-    return packed.getvalue()

@@ -88,12 +88,22 @@ ETC = (
 VAR = ("/var/lib/dbus", "/var/cache/fontconfig", "/var/lib/libreoffice")
 
 
-def started(argv: Sequence[str], uid: int | None, fds: Sequence[int], **more: Any) -> subprocess.Popen[bytes]:
-    """A program of user `uid`, of this process's own where that is None, which inherits the open ones of `fds`."""
-    # The kernel copies this whole process for a child that Python itself makes another user's.
-    own = () if uid is None else ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--")
-    kept, env = [fd for fd in fds if fd >= 0], {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
-    return subprocess.Popen([*own, *argv], stdin=subprocess.DEVNULL, pass_fds=kept, env=env, **more)
+def started(argv: Sequence[str], uid: int, fds: Sequence[int] = (), **more: Any) -> subprocess.Popen[bytes]:
+    """A program of user `uid`, which inherits the open ones of `fds`."""
+    line, kept = [*as_user(uid), *argv], [fd for fd in fds if fd >= 0]
+    return subprocess.Popen(line, stdin=subprocess.DEVNULL, pass_fds=kept, env=environment(), **more)
+
+
+def as_user(uid: int) -> list[str]:
+    """What runs a command as that user. The kernel copies this whole process for a child that Python itself makes
+    another user's."""
+    own = uid == os.geteuid()
+    return [] if own else ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--"]
+
+
+def environment() -> dict[str, str]:
+    """What programs get that this process starts for desktops."""
+    return {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
 
 
 def limited(open_files: int) -> list[str]:

@@ -33,7 +33,7 @@ from actors.desktop.providers.sandbox.sandbox import (
     remove_folder,
 )
 from actors.errors import DesktopFault
-from apis.applications import GUEST, guest_files
+from apis.applications import GUEST
 from apis.guest.chromium import start as chromium_start
 from apis.guest.session.members import PLUG
 from apis.tasks.verify.verify import WantedFile
@@ -124,10 +124,7 @@ class SandboxProvider(abc.Provider):
         (etc / "code").write_text(command.EDITOR_PROGRAM)
         (etc / "code").chmod(0o755)
         # A copy: the sources may lie where the desktops' users can't go, and must not change under a running desktop.
-        for name, source in guest_files().items():
-            copy = self._folder / "guest" / name
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source, copy)
+        home.write_guest(self._folder / "guest")
         # Desktops can't write there, so each would compile what it imports again.
         compiled = [command.PYTHON, "-I", "-m", "compileall", "-q", str(self._folder / "guest")]
         subprocess.run(compiled, check=True, stdout=subprocess.DEVNULL, timeout=COMPILE_S)
@@ -232,14 +229,13 @@ class SandboxProvider(abc.Provider):
 
     def _started(self, sandbox: Sandbox, spec: abc.DesktopSpec, door: Path, **more: Any) -> subprocess.Popen[bytes]:
         """The outer process, which starts the session with the folder `door` for its way in."""
-        identity = None if sandbox.lease.shared else sandbox.lease.uid
         with command.filter_opened(self._filter) as filter_fd:
             argv = command.limited(spec.open_files) + command.sandbox_command(
                 disk=sandbox.disk, shared=self._folder, editor=home.editor_place(), door=door,
                 session=command.session_command(sandbox.name, (spec.width, spec.height), "--door", command.DOOR),
                 filter_fd=filter_fd, user_namespaces=self._user_namespaces, terminals=sandbox.terminals,
             )  # fmt: skip
-            return command.started(argv, identity, (filter_fd,), **more)
+            return command.started(argv, sandbox.lease.uid, (filter_fd,), **more)
 
     async def _session_at(self, sandbox: Sandbox, plug: Path) -> int:
         """The process that listens at `plug`, as this host numbers it, once it does."""

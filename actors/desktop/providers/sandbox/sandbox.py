@@ -18,6 +18,7 @@ import stat
 import struct
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from actors.desktop import provider as abc
 from actors.desktop.faults import FaultCause, fault
@@ -174,7 +175,7 @@ class Sandbox:
         self.process: subprocess.Popen[bytes] | None = None
         self.outer: Watched | None = None
         self.init: Watched | None = None
-        self.preparing: asyncio.Future[None] | None = None
+        self.preparing: asyncio.Future[Any] | None = None
         self.lifeline = -1  # the session ends when no process holds it any more
 
     @property

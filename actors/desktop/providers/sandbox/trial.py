@@ -123,9 +123,9 @@ class _Trial:
     ) -> tuple[int | None, bytes]:
         """How a program of the desktop's user ended, None at its deadline, and what it wrote."""
         process = await asyncio.create_subprocess_exec(
-            *_as_user(self._outside), *command.bounded(int(limit_s) + 1), *_WAITING, *line,
+            *command.as_user(self._outside.uid), *command.bounded(int(limit_s) + 1), *_WAITING, *line,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-            env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")}, pass_fds=fds,
+            env=command.environment(), pass_fds=fds,
         )  # fmt: skip
         try:
             cgroups.enter(self._groups, [process.pid])
@@ -137,12 +137,6 @@ class _Trial:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-
-
-def _as_user(outside: Outside) -> list[str]:
-    if outside.uid == os.geteuid():
-        return []
-    return ["setpriv", f"--reuid={outside.uid}", f"--regid={outside.uid}", "--clear-groups", "--"]
 
 
 async def _heard(process: asyncio.subprocess.Process, data: bytes) -> tuple[int | None, bytes]:
