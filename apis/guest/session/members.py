@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-PLUG, GO = "s", "go"  # in the folder of a session's `--door`: the socket that it makes there, and a pipe of its owner
+PLUG = "s"  # in the folder of a session's `--door`: the socket that it makes there
 NOT_STOPPED = "not stopped"  # how a keeper's answer begins where programs did not stay so
 STOPPED = frozenset("TtZX")
 ENDED = frozenset("ZX")

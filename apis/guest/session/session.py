@@ -26,7 +26,7 @@ import sys
 import time
 from pathlib import Path
 
-from guest.session.members import ENDED, GO, NOT_STOPPED, PLUG, Member, descendants, kill, running
+from guest.session.members import ENDED, NOT_STOPPED, PLUG, Member, descendants, kill, running
 
 MARK = "COMPUTERRL_DESKTOP"
 START_S = 30.0
@@ -160,11 +160,11 @@ class Session:
         self._spawn("openbox", "--sm-disable")
         self._spawn("/usr/libexec/at-spi-bus-launcher", "--launch-immediately")
 
-    def serve(self, listener: socket.socket, owner: int | None) -> None:
-        """One `sshd -i` per connection, until X ends or no process holds the other end of the pipe `owner` any more.
+    def serve(self, listener: socket.socket, owner: socket.socket | None) -> None:
+        """One `sshd -i` per connection, until X ends or the `owner` of the first one lets that go.
 
         The kernel takes a sandbox along with its owner, but not one that the owner let go in its last moment. A virtual
-        machine has no such pipe: it ends from outside.
+        machine has no such connection: it ends from outside.
         """
         x = self.children[0]
         x_gone = os.pidfd_open(x.pid)
@@ -172,11 +172,11 @@ class Session:
         waiting.register(listener, select.POLLIN)
         waiting.register(x_gone, select.POLLIN)
         if owner is not None:
-            waiting.register(owner, select.POLLHUP)
+            waiting.register(owner, select.POLLIN)
         while True:
             ready = {fd for fd, _ in waiting.poll()}
             self.children = [child for child in self.children if child.poll() is None]
-            if x_gone in ready or owner in ready:
+            if x_gone in ready or (owner is not None and owner.fileno() in ready):
                 return
             connection, _ = listener.accept()
             argv = ["/usr/sbin/sshd", "-i", "-e", "-f", str(self.run / "sshd_config")]
@@ -213,31 +213,31 @@ def main(argv: list[str]) -> int:
         keep(session, args.keep, args.token)
         return 0
     if args.door is None:
-        listener, go = socket.create_server(("", args.port), backlog=16), None
+        listener, owner = socket.create_server(("", args.port), backlog=16), None
     else:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(str(args.door / PLUG))
         listener.listen(16)
-        go = os.open(args.door / GO, os.O_RDONLY | os.O_NONBLOCK)
-        if not _let_go(go):
-            return 1  # the owner died before it let this session start
+        if (owner := _let_go(listener)) is None:
+            return 1
         signal.signal(signal.SIGCHLD, lambda *_: _bury())  # of a container it is the first process, and all orphans'
     try:
         session.start()
-        session.serve(listener, go)
+        session.serve(listener, owner)
     finally:
         _end_all()
     return 0
 
 
-def _let_go(pipe: int) -> bool:
-    """Wait until the owner writes there; False where it is gone. Who has never written, and is gone, shows by no end
-    that could be waited for, so it is looked first."""
-    while True:
-        try:
-            return bool(os.read(pipe, 1))
-        except BlockingIOError:
-            select.select([pipe], [], [])
+def _let_go(listener: socket.socket) -> socket.socket | None:
+    """The first connection, once its owner has written there; None where the owner died, or never comes."""
+    listener.settimeout(START_S)
+    try:
+        owner, _ = listener.accept()
+    except TimeoutError:
+        return None
+    listener.settimeout(None)
+    return owner if owner.recv(1) else None
 
 
 DOOR = "agent.sock"  # of the session's folder

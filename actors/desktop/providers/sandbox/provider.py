@@ -28,8 +28,9 @@ from actors.desktop.providers.sandbox.sandbox import (
     LOG,
     Sandbox,
     Watched,
+    connected,
     first_of,
-    listener_at,
+    listener_of,
     remove_folder,
 )
 from actors.errors import DesktopFault
@@ -218,7 +219,7 @@ class SandboxProvider(abc.Provider):
             # By the loop's thread, see above.
             sandbox.process = self._started(sandbox, spec, door, stdout=log, stderr=log, start_new_session=True)
         sandbox.outer = Watched(sandbox.process.pid)
-        session = await self._session_at(sandbox, door / PLUG)
+        session = await self._session_of(sandbox, door / PLUG)
         sandbox.init = Watched(first_of(session))
         sandbox.take_door(door)
         # Not the outer process: what the guest exhausts must not end what tells the host how its session ended.
@@ -237,18 +238,19 @@ class SandboxProvider(abc.Provider):
             )  # fmt: skip
             return command.started(argv, sandbox.lease.uid, (filter_fd,), **more)
 
-    async def _session_at(self, sandbox: Sandbox, plug: Path) -> int:
-        """The process that listens at `plug`, as this host numbers it, once it does."""
+    async def _session_of(self, sandbox: Sandbox, plug: Path) -> int:
+        """The process that listens at `plug`, once it does; the connection to it becomes the sandbox's lifeline."""
         try:
             async with asyncio.timeout(START_S):
-                while not (session := listener_at(plug)):
+                while (connection := connected(plug)) is None:
                     if sandbox.process is None or sandbox.process.poll() is not None:
-                        raise fault(
-                            FaultCause.SANDBOX_REFUSED, sandbox.last_words() or f"the {self.KIND} ended at once"
-                        )
+                        said = sandbox.last_words() or f"the {self.KIND} ended at once"
+                        raise fault(FaultCause.SANDBOX_REFUSED, said)
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
             raise fault(FaultCause.BOOT_TIMEOUT, f"no {self.KIND} within {START_S:g} s") from None
+        session = listener_of(connection)
+        sandbox.lifeline = connection.detach()
         return session
 
     async def probe(self, desktop: abc.Desktop) -> DesktopHealth:

@@ -24,7 +24,7 @@ from actors.desktop import provider as abc
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.providers.sandbox import cgroups, command, shares
 from actors.desktop.providers.sandbox.owners import UserLease
-from apis.guest.session.members import GO, PLUG
+from apis.guest.session.members import PLUG
 
 
 class Watched:
@@ -64,16 +64,21 @@ class Watched:
             self._fd = -1
 
 
-def listener_at(plug: Path) -> int:
-    """The process that listens at `plug`; 0 while none does."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+def connected(plug: Path) -> socket.socket | None:
+    """A connection to who listens at `plug`; None while that is not to be had. Raises OSError."""
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
         client.setblocking(False)
-        try:
-            client.connect(str(plug))
-        except (FileNotFoundError, ConnectionRefusedError):
-            return 0
-        pid, _, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        return int(pid)
+        client.connect(str(plug))
+    except (FileNotFoundError, ConnectionRefusedError):
+        client.close()
+        return None
+    return client
+
+
+def listener_of(connection: socket.socket) -> int:
+    """The process that listened at its other end, as this host numbers it."""
+    return int(struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
 
 
 def first_of(pid: int) -> int:
@@ -176,7 +181,7 @@ class Sandbox:
         self.outer: Watched | None = None
         self.init: Watched | None = None
         self.preparing: asyncio.Future[Any] | None = None
-        self.lifeline = -1  # the session ends when no process holds it any more
+        self.lifeline = -1  # the first connection to the session, which ends with it
 
     @property
     def disk(self) -> Path:
@@ -221,14 +226,11 @@ class Sandbox:
             os.chown(path, self.lease.uid, -1)
 
     def make_door(self) -> Path:
-        """The folder by which the session is let go and is reached. Raises OSError."""
+        """The folder in which the session makes its socket. Raises OSError."""
         door = self.folder / "d"
         door.mkdir()
-        os.mkfifo(door / GO)
-        for path, mode in ((door, 0o755), (door / GO, 0o644)):  # whatever the umask is
-            path.chmod(mode)
+        door.chmod(0o755)  # whatever the umask is
         os.chown(door, self.lease.uid, -1)
-        self.lifeline = os.open(door / GO, os.O_RDWR | os.O_CLOEXEC)
         return door
 
     def take_door(self, door: Path) -> None:
