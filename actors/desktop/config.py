@@ -118,13 +118,11 @@ class QemuConfig(SandboxConfig, frozen=True, kw_only=True, tag="qemu"):
         return self.image or str(Path(__file__).resolve().parents[2] / ".cache" / "vm")
 
 
-OSWORLD_PASSWORD = "password"  # noqa: S105 - of the user of the published images
-
-
 class MachineConfig(Section, frozen=True, kw_only=True):
     """One machine that is reached by SSH and has the guest packages."""
 
     AT: ClassVar[str] = "desktops.provider.machines"
+    OSWORLD_PASSWORD: ClassVar[str] = "password"  # noqa: S105 - of the user of the published images
 
     host: Annotated[str, tuning("Names the machine, or gives its address.")]
     user: Annotated[str, tuning("Names the user who logs in.")]
@@ -166,7 +164,7 @@ class MachineConfig(Section, frozen=True, kw_only=True):
 
     @property
     def password(self) -> str:
-        return self.client_password or (OSWORLD_PASSWORD if self.osworld_port else "")
+        return self.client_password or (self.OSWORLD_PASSWORD if self.osworld_port else "")
 
 
 class SshConfig(Section, frozen=True, kw_only=True, tag="ssh"):
@@ -226,13 +224,6 @@ class E2bConfig(Section, frozen=True, kw_only=True, tag="e2b"):
 
 RemoteConfig = SshConfig | E2bConfig  # sessions elsewhere, whose limits are not set here
 ProviderConfig = SandboxConfig | ContainerConfig | QemuConfig | RemoteConfig
-
-
-def has_root(provider: ProviderConfig) -> bool:
-    """Whether the user of each of its desktops may become root by a password."""
-    if isinstance(provider, SshConfig):
-        return all(machine.password for machine in provider.machines)
-    return isinstance(provider, QemuConfig) and bool(provider.client_password)
 
 
 class NetworkConfig(Section, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 
 import msgspec
 
-from actors.desktop.config import SandboxConfig, ScreenConfig
+from actors.desktop.config import ProviderConfig, QemuConfig, SandboxConfig, ScreenConfig, SshConfig
 from actors.desktop.faults import DesktopHealth
 from actors.desktop.files.read_home import FileSeen, ReadLimits
 from apis.observation import SCREEN
@@ -86,6 +86,13 @@ class Desktop(SshWay, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:  # key and password stay out of logs
         return f"Desktop({self.name!r}, {self.address!r})"
+
+
+def has_root(provider: ProviderConfig) -> bool:
+    """Whether the user of each of its desktops may become root by a password."""
+    if isinstance(provider, SshConfig):
+        return all(machine.password for machine in provider.machines)
+    return isinstance(provider, QemuConfig) and bool(provider.client_password)
 
 
 class Provider(ABC):

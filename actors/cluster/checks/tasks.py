@@ -18,7 +18,8 @@ from actors.cluster.config.schema import Deploy, SeatsConfig
 from actors.cluster.config.suggest import hint
 from actors.cluster.config.suites import Suite
 from actors.cluster.runs import doctor
-from actors.desktop.config import ProviderConfig, SandboxConfig, has_root
+from actors.desktop.config import ProviderConfig, SandboxConfig
+from actors.desktop.provider import has_root
 from actors.replay.config import TaskRange
 from apis.tasks import registry as tasks
 from apis.tasks.words import HELD_OUT, SPLITS, TRAIN

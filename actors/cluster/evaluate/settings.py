@@ -29,8 +29,9 @@ from actors.cluster.config.suggest import hint, nearest
 from actors.cluster.runs import run_folder
 from actors.cluster.runs.weights import NamedWeights
 from actors.desktop.answers import pictured
-from actors.desktop.config import EndpointConfig, PromptConfig, RemoteConfig, has_root, key_of
+from actors.desktop.config import EndpointConfig, PromptConfig, RemoteConfig, key_of
 from actors.desktop.endpoint import Endpoint, EndpointDown
+from actors.desktop.provider import has_root
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.replay.config import EVERY, TaskRange, TasksConfig
 from actors.sampler.config import SamplersConfig

@@ -30,8 +30,9 @@ from actors.cluster.config.lanes import Lanes, lanes_of
 from actors.cluster.config.schema import Deploy, SeatsConfig
 from actors.cluster.runs import compose, versions
 from actors.cluster.runs.versions import Check, answer
-from actors.desktop.config import ContainerConfig, QemuConfig, SandboxConfig, SshConfig, has_root
+from actors.desktop.config import ContainerConfig, QemuConfig, SandboxConfig, SshConfig
 from actors.desktop.files import office
+from actors.desktop.provider import has_root
 from actors.desktop.providers import home
 from actors.desktop.providers.qemu.machine import PROGRAM, accelerator, image_of
 from actors.desktop.providers.sandbox import cgroups, owners

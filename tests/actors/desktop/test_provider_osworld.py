@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from test_provider_ssh import USER, free_port
 
-from actors.desktop.config import OSWORLD_PASSWORD, MachineConfig, SshConfig
+from actors.desktop.config import MachineConfig, SshConfig
 from actors.desktop.files.read_home import FileSeen, ReadLimits
 from actors.desktop.link import GuestLink
 from actors.desktop.pool.desktops import BootedDesktop, Lives
@@ -95,11 +95,11 @@ def leased(provider: Provider, desktop: Desktop, link: GuestLink) -> LeasedDeskt
 
 async def test_a_command_gets_the_password_of_the_images_and_nothing_shows_it(provider: SshProvider):
     desktop = await provider.boot(DesktopSpec())
-    assert OSWORLD_PASSWORD not in repr(desktop)
+    assert MachineConfig.OSWORLD_PASSWORD not in repr(desktop)
     link = await GuestLink.open(desktop, timeout_s=20)
     call = {"argv": ["bash", "-c", f"echo {PASSWORD} >plum.txt"], "timeout_ms": 5000}
     await leased(provider, desktop, link).call("run", call, 10.0)
-    assert await link.call("read_file", path="plum.txt", timeout_s=5) == f"{OSWORLD_PASSWORD}\n".encode()
+    assert await link.call("read_file", path="plum.txt", timeout_s=5) == f"{MachineConfig.OSWORLD_PASSWORD}\n".encode()
     without = msgspec.structs.replace(desktop, password="")
     with pytest.raises(GuestRefused, match="ssh has none: client_password of qemu and of SSH machines"):
         await leased(provider, without, link).call("run", call, 10.0)
