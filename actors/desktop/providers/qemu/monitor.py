@@ -62,11 +62,29 @@ class Monitor:
             raise fault(FaultCause.BOOT_TIMEOUT, f"{self._what}: nobody listens: {error}"[:300]) from error
 
     async def order(
-        self, command: str, arguments: Mapping[str, object] = NO_ARGUMENTS, within_s: float = ANSWER_S
+        self,
+        command: str,
+        arguments: Mapping[str, object] = NO_ARGUMENTS,
+        within_s: float = ANSWER_S,
+        lead: bytes = b"",
     ) -> Any:
-        """What a command returns; events are passed over. Raises DesktopFault."""
-        line = msgspec.json.encode({"execute": command, "arguments": arguments})
-        answer = await self._exchange(line, command, within_s)
+        """What a command returns, which comes after `lead`; events are passed over. Raises DesktopFault."""
+        reader, writer = self._open()
+        answer = _Answer()
+        try:
+            async with asyncio.timeout(within_s):
+                async with self._turn:
+                    writer.write(lead + msgspec.json.encode({"execute": command, "arguments": arguments}) + b"\n")
+                    await writer.drain()
+                    while answer.result is msgspec.UNSET and answer.error is None:
+                        answer = msgspec.json.decode((await reader.readline()).rpartition(_CLEAR)[2], type=_Answer)
+        except TimeoutError:
+            raise fault(FaultCause.OUTSIDE_VIEW, f"{self._what} {command}: no answer in {within_s:g} s") from None
+        except (OSError, ValueError, msgspec.DecodeError) as error:
+            raise fault(FaultCause.OUTSIDE_VIEW, f"{self._what} {command}: {error}"[:300]) from error
+        finally:
+            if answer.result is msgspec.UNSET and answer.error is None:
+                self.close()  # a late answer would be taken for that of the next command
         if answer.error is not None:
             raise fault(FaultCause.OUTSIDE_VIEW, f"{self._what} {command}: {answer.error}"[:300])
         return answer.result
@@ -83,36 +101,13 @@ class Monitor:
         until = asyncio.get_running_loop().time() + within_s
         while True:
             mark = int.from_bytes(os.urandom(4))
-            line = _CLEAR + msgspec.json.encode({"execute": "guest-sync-delimited", "arguments": {"id": mark}})
             try:
                 await self.connect()
-                if (await self._exchange(line, "sync", TRY_S)).result == mark:
+                if await self.order("guest-sync-delimited", {"id": mark}, TRY_S, _CLEAR) == mark:
                     return
             except DesktopFault:
                 if asyncio.get_running_loop().time() > until:
                     raise
-
-    async def _exchange(self, line: bytes, command: str, within_s: float) -> _Answer:
-        reader, writer = self._open()
-        done = False
-        try:
-            async with asyncio.timeout(within_s):
-                async with self._turn:
-                    writer.write(line + b"\n")
-                    await writer.drain()
-                    while True:
-                        came = (await reader.readline()).rpartition(_CLEAR)[2]
-                        answer = msgspec.json.decode(came, type=_Answer)
-                        if answer.result is not msgspec.UNSET or answer.error is not None:
-                            done = True
-                            return answer
-        except TimeoutError:
-            raise fault(FaultCause.OUTSIDE_VIEW, f"{self._what} {command}: no answer in {within_s:g} s") from None
-        except (OSError, ValueError, msgspec.DecodeError) as error:
-            raise fault(FaultCause.OUTSIDE_VIEW, f"{self._what} {command}: {error}"[:300]) from error
-        finally:
-            if not done:
-                self.close()  # a late answer would be taken for that of the next command
 
     async def run(self, script: str, given: bytes = b"", within_s: float = ANSWER_S) -> str:
         """Run a shell script as the machine's root by the agent; what it wrote. Raises DesktopFault."""
