@@ -94,7 +94,7 @@ def test_an_image_that_lacks_a_part_is_named_with_what_makes_it(tmp_path: Path) 
 
 
 def test_kvm_is_taken_where_a_linux_boots_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    image = machine.Image(tmp_path)
+    image = machine.Image(tmp_path, tmp_path, tmp_path, tmp_path)
     monkeypatch.setattr(os, "access", lambda *_: True)
     for boots, wanted, kind in ((True, "auto", "kvm"), (False, "auto", "tcg"), (True, "tcg", "tcg")):
         monkeypatch.setattr(machine, "boots_with", lambda *_, boots=boots: boots)
