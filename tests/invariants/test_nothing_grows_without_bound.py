@@ -92,7 +92,7 @@ async def test_nothing_grows_without_bound_in_mailboxes(tmp_path, host):
         assert any(isinstance(result, MailboxFull) for result in results)
         end.touch()
         await busy
-        assert await ref.ask(Total(), timeout_s=5) == Number(n=10)
+        assert await ref.ask(Total(), timeout_s=30) == Number(n=10)
 
 
 async def test_nothing_grows_without_bound_in_waiting_rooms(tmp_path):
@@ -176,6 +176,6 @@ async def test_nothing_grows_without_bound_in_restarts(tmp_path):
         policy = RestartPolicy(max_restarts=2, first_delay_s=0.0)
         with pytest.raises(ComputerRLError):
             await system.spawn(ActorSpec(name="a", factory="tests.runtime.example_actors:Number", restart=policy))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await system.failed()
         assert "a" not in system._node.mailboxes

@@ -33,13 +33,13 @@ async def main():
     print("started", flush=True)
     desktops = await asyncio.gather(*(provider.boot(DesktopSpec()) for _ in range(2)))
     link = await GuestLink.open(desktops[0], timeout_s=30)
-    await link.call("launch", argv=["sh", "-c", "setsid sleep 1000 & sleep 1000"], timeout_s=5)
+    await link.call("launch", argv=["sh", "-c", "setsid sleep 1000 & sleep 1000"], timeout_s=30)
     if sys.argv[4:] == ["busy"]:
         office = ["soffice", "--calc", "--norestore", "--nologo"]
         await link.call("open_window", argv=office, timeout_ms=40_000, timeout_s=45)
         other = await GuestLink.open(desktops[1], timeout_s=30)
         for argv in (["sh", "-c", "while :; do head -c 1 /dev/zero; done > x"], NAMESPACE):
-            await other.call("launch", argv=argv, timeout_s=5)
+            await other.call("launch", argv=argv, timeout_s=30)
     await provider.freeze(desktops[1])
     booting = [asyncio.ensure_future(provider.boot(DesktopSpec())) for _ in sys.argv[4:]]
     await asyncio.sleep(float(bool(booting)) / 20)

@@ -55,7 +55,7 @@ def ids(first: int, count: int) -> list[int]:
 
 async def until(server, condition) -> None:
     """Return once `condition` holds of the engine's load."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition(await server.load()):  # noqa: ASYNC110 - another process has no event to wait for
             await asyncio.sleep(0.005)
 

@@ -44,7 +44,7 @@ def gone(pid: int) -> bool:
         return True
 
 
-async def until(condition, within_s: float = 20.0) -> None:
+async def until(condition, within_s: float = 60.0) -> None:
     async with asyncio.timeout(within_s):
         while not condition():
             await asyncio.sleep(0.02)
@@ -72,7 +72,7 @@ async def test_an_actor_elsewhere_answers_and_nothing_is_left(tmp_path, monkeypa
     async with placed(tmp_path, passes=("NEEDED_THERE",), heartbeat_s=1.0, counts_below=True) as system:
         pid = await counter(system, start=3)
         assert pid != os.getpid()
-        assert (await system.ref("a").ask(Add(n=2), timeout_s=5)).n == 5
+        assert (await system.ref("a").ask(Add(n=2), timeout_s=30)).n == 5
         assert set(system.cpu_placed()) == {"away"}
         await until(lambda: system.cpu_placed()["away"][0] > 0.05)
         assert not system.cpu_placed()["away"][1], "this placer places it on this very machine"
@@ -117,7 +117,7 @@ async def test_a_machine_without_the_run_s_folder_fails_the_run(tmp_path):
     async with placed(tmp_path, restart=RestartPolicy(max_restarts=0)) as system:
         (tmp_path / MARK).write_text("of another run")
         system._host("away")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert str(tmp_path) in await system.failed()
 
 
@@ -158,7 +158,7 @@ async def test_a_wait_for_machines_says_what_is_wanted_and_ends_by_its_limit(tmp
         await until(lambda: system.waits() == [wanted])
         (status,) = await system.statuses()
         assert (status.state, status.doing) == ("starting", "its host waits for a machine")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert f"cluster.wait_s: 6 s are over, and {wanted}" in await system.failed()
         with pytest.raises(Exception, match="wait_s"):
             await spawned
@@ -167,7 +167,7 @@ async def test_a_wait_for_machines_says_what_is_wanted_and_ends_by_its_limit(tmp
 async def test_what_no_restart_helps_fails_the_run_with_its_reason(tmp_path):
     async with placed(tmp_path, "--unusable=there is no such cluster") as system:
         system._host("away")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await system.failed() == "there is no such cluster"
 
 
@@ -306,7 +306,7 @@ async def test_a_host_goes_to_a_machine_that_is_no_longer_in_doubt(monkeypatch: 
     await asyncio.sleep(0.05)
     assert [order["label_selector"] for order in fake.orders] == [{engine.NODE_LABEL: "!in(n)"}]
     ray._suspect.clear()
-    assert await asyncio.wait_for(placing, 5) == 0
+    assert await asyncio.wait_for(placing, 60) == 0
     assert there == [("m", 7)]
     assert len(fake.orders) == len(fake.ended) == 2
     assert not ray._processes

@@ -37,7 +37,7 @@ class Browser:
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
-    async def until(self, script: str, within_s: float = 20.0) -> Any:
+    async def until(self, script: str, within_s: float = 60.0) -> Any:
         """What a script is once it is true."""
         async with asyncio.timeout(within_s):
             while not (found := await self.eval(script)):  # noqa: ASYNC110 - a page's

@@ -87,7 +87,7 @@ class Kept(execute.RunDisplay):
 async def played(run: Started, job: execute.Job) -> Figures:
     follows = asyncio.ensure_future(run.follow())
     try:
-        async with asyncio.timeout(9):
+        async with asyncio.timeout(60):
             return await job.program(run)
     finally:
         follows.cancel()
@@ -112,7 +112,7 @@ async def test_a_look_that_fails_ends_no_run(plan: compose.Plan, monkeypatch: py
     monkeypatch.setattr(execute.RunReader, "look", look)
     monkeypatch.setattr(Kept, "show", lambda _, now, *__: seen.set() if now == "seen" else None)
     shows = asyncio.ensure_future(begun(plan, loop.training(), DONE).show())
-    async with asyncio.timeout(9):
+    async with asyncio.timeout(60):
         await seen.wait()
     assert not shows.done()
     shows.cancel()

@@ -85,7 +85,7 @@ async def test_a_minimised_window_is_said_to_be_and_covers_nothing(guest: Guest)
     await guest.open("xterm", "-T", "one", title="one", accessible=False)
     assert "hello" not in [element.text for element in (await seen(guest)).elements]
     await guest("launch", argv=["python3", "-c", MINIMISE])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(await guest("running")) > 2:  # noqa: ASYNC110 - a guest's
             await asyncio.sleep(0.02)
     look = await seen(guest)

@@ -79,7 +79,7 @@ async def down_by(serve, agent: Agent, method: str = "ping", timeout_s: float = 
         with pytest.raises(LinkDown) as down:
             await link.call(method, timeout_s=timeout_s)
         with pytest.raises(LinkDown) as again:
-            await link.call("ping", timeout_s=5)
+            await link.call("ping", timeout_s=30)
         assert again.value is down.value
         return down.value
     finally:
@@ -97,7 +97,7 @@ async def test_calls_are_answered_each_by_its_own_reply(serve):
                 process.stdout.write(frame({"i": one["i"], "r": one["a"]["argv"][0]}))
 
     link = await GuestLink.open(await serve(agent), timeout_s=10)
-    results = await asyncio.gather(*(link.call("launch", argv=[n], timeout_s=5) for n in (7, 8, 9)))
+    results = await asyncio.gather(*(link.call("launch", argv=[n], timeout_s=30) for n in (7, 8, 9)))
     assert results == [7, 8, 9]
     assert kept[0] == {"i": 2, "m": "launch", "a": {"argv": [7]}}
     await link.close()
@@ -110,14 +110,14 @@ async def test_an_error_reply_leaves_the_link_up(serve):
 
     link = await GuestLink.open(await serve(agent), timeout_s=10)
     with pytest.raises(GuestRefused) as refused:
-        await link.call("close", number=1, timeout_s=5)
+        await link.call("close", number=1, timeout_s=30)
     assert refused.value.kind == "no_window"
-    assert await link.call("ping", timeout_s=5) == "pong"
+    assert await link.call("ping", timeout_s=30) == "pong"
     with pytest.raises(ProtocolError, match="no method"):
-        await link.call("__class__", timeout_s=5)
+        await link.call("__class__", timeout_s=30)
     with pytest.raises(ProtocolError, match="a request of"):
-        await link.call("write_file", path="x", data=b"x" * MAX_FRAME_BYTES, timeout_s=5)
-    assert await link.call("ping", timeout_s=5) == "pong"
+        await link.call("write_file", path="x", data=b"x" * MAX_FRAME_BYTES, timeout_s=30)
+    assert await link.call("ping", timeout_s=30) == "pong"
     await link.close()
 
 
@@ -164,5 +164,5 @@ async def test_nobody_there_is_a_lost_link(serve):
     desktop = await serve(agent)
     nowhere = msgspec.structs.replace(desktop, address=SshAddress(socket="/nonexistent/ssh"))
     with pytest.raises(LinkDown) as down:
-        await GuestLink.open(nowhere, timeout_s=5)
+        await GuestLink.open(nowhere, timeout_s=30)
     assert down.value.state is LinkState.LOST

@@ -116,7 +116,7 @@ async def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     async def ask(request: bytes) -> bytes:
         reader, writer = await asyncio.open_unix_connection(place)
         writer.write(request.replace(b":443", b":%d" % module.PORTS["https"]))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             try:
                 return await reader.read()
             except ConnectionResetError:

@@ -94,7 +94,7 @@ def test_programs_of_two_containers_that_share_a_state_folder_reap_nothing_that_
 
 
 def in_time(met: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + 60
     while not met():
         assert time.monotonic() < give_up
         time.sleep(0.05)

@@ -56,15 +56,15 @@ async def until_lost(provider: E2bProvider, desktop: Desktop) -> None:
 async def test_a_sandbox_boots_works_is_read_and_leaves_nothing(provider: E2bProvider, service: StandInService):
     desktop, other = await asyncio.gather(provider.boot(DesktopSpec()), provider.boot(DesktopSpec()))
     link = await GuestLink.open(desktop, timeout_s=30)
-    await link.call("write_file", path="Documents/plum.txt", data=b"hello\n", timeout_s=5)
-    await link.call("launch", argv=["mousepad", "Documents/plum.txt"], timeout_s=5)
+    await link.call("write_file", path="Documents/plum.txt", data=b"hello\n", timeout_s=30)
+    await link.call("launch", argv=["mousepad", "Documents/plum.txt"], timeout_s=30)
     await link.call("wait_window", title="plum.txt", timeout_s=20)
-    await link.call("hotkey", keys=["ctrl", "End"], timeout_s=5)
-    await link.call("type_text", text="world", timeout_s=5)
-    await link.call("hotkey", keys=["ctrl", "s"], timeout_s=5)
-    await link.call("settle", timeout_s=5)
-    await link.call("launch", argv=["ln", "-s", "/etc/passwd", "link"], timeout_s=5)
-    await link.call("launch", argv=["sh", "-c", "while :; do echo x >> grows; done"], timeout_s=5)
+    await link.call("hotkey", keys=["ctrl", "End"], timeout_s=30)
+    await link.call("type_text", text="world", timeout_s=30)
+    await link.call("hotkey", keys=["ctrl", "s"], timeout_s=30)
+    await link.call("settle", timeout_s=30)
+    await link.call("launch", argv=["ln", "-s", "/etc/passwd", "link"], timeout_s=30)
+    await link.call("launch", argv=["sh", "-c", "while :; do echo x >> grows; done"], timeout_s=30)
     async with asyncio.timeout(30):
         while not (await provider.read_home(desktop, [WantedFile("grows")], ReadLimits()))[0].data:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -126,7 +126,7 @@ async def test_a_sandbox_that_is_lost_is_the_hosts_fault(provider: E2bProvider, 
     (name,) = service.sandboxes
     service.end(name, "lost")
     with pytest.raises(LinkDown):
-        await link.call("ping", timeout_s=5)
+        await link.call("ping", timeout_s=30)
     await until_lost(provider, desktop)
     lost = LinkDown(LinkState.LOST, "")
     assert cause_of(evidence_of(await provider.probe(desktop), lost, acted=True)) is FaultCause.MACHINE_UNREACHABLE

@@ -70,12 +70,12 @@ async def test_our_agent_plays_on_the_display_that_is_there(provider: SshProvide
         link = await GuestLink.open(desktop, timeout_s=20)
         ran = await link.call("run", argv=["sh", "-c", "echo $DISPLAY; pgrep -c Xvfb"], timeout_ms=5000, timeout_s=10)
         assert ran.out.split() == [machine.display, "1"]
-        await link.call("write_file", path="plum.txt", data=b"", timeout_s=5)
-        await link.call("launch", argv=["mousepad", "plum.txt"], timeout_s=5)
+        await link.call("write_file", path="plum.txt", data=b"", timeout_s=30)
+        await link.call("launch", argv=["mousepad", "plum.txt"], timeout_s=30)
         await link.call("wait_window", title="plum.txt", timeout_s=15)
-        await link.call("type_text", text=content.decode(), timeout_s=5)
-        await link.call("hotkey", keys=["ctrl", "s"], timeout_s=5)
-        await link.call("settle", timeout_s=5)
+        await link.call("type_text", text=content.decode(), timeout_s=30)
+        await link.call("hotkey", keys=["ctrl", "s"], timeout_s=30)
+        await link.call("settle", timeout_s=30)
         picture = await link.call("screenshot", format="png", timeout_s=10)
         assert picture.startswith(b"\x89PNG")
         assert len(set(picture)) > 64, "a picture of one colour shows no desktop"

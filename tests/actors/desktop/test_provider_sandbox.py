@@ -51,7 +51,7 @@ async def losing(link: GuestLink, script: str) -> LinkDown:
     """Run a script that ends the link."""
 
     async def lose() -> None:
-        await link.call("launch", argv=["sh", "-c", script], timeout_s=5)
+        await link.call("launch", argv=["sh", "-c", script], timeout_s=30)
         await link.call("settle", timeout_ms=5000, quiet_ms=4000, timeout_s=10)
 
     with pytest.raises(LinkDown) as down:
@@ -61,9 +61,9 @@ async def losing(link: GuestLink, script: str) -> LinkDown:
 
 async def run(link: GuestLink, script: str, marker: str = "done") -> None:
     """Run a shell script in the guest and wait until it has ended."""
-    await link.call("launch", argv=["sh", "-c", f"{script}\ntouch {marker}"], timeout_s=5)
+    await link.call("launch", argv=["sh", "-c", f"{script}\ntouch {marker}"], timeout_s=30)
     for _ in range(400):
-        if not await link.call("running", timeout_s=5):
+        if not await link.call("running", timeout_s=30):
             return
         await asyncio.sleep(0.02)
     raise AssertionError("the script goes on")
@@ -240,8 +240,8 @@ async def test_a_frozen_desktop_holds_still(sandbox: SandboxProvider, monkeypatc
     desktop = await sandbox.boot(DesktopSpec())
     assert ("no freezer; stop signals are used" in desktop.warnings) == (way == "signals")
     link = await GuestLink.open(desktop, timeout_s=20)
-    await link.call("launch", argv=["sh", "-c", "while :; do echo x >> grows; done"], timeout_s=5)
-    async with asyncio.timeout(10):
+    await link.call("launch", argv=["sh", "-c", "while :; do echo x >> grows; done"], timeout_s=30)
+    async with asyncio.timeout(60):
         while not (await sandbox.read_home(desktop, [WantedFile("grows")], ReadLimits()))[0].data:  # noqa: ASYNC110 - a guest's
             await asyncio.sleep(0.02)
     await sandbox.freeze(desktop)

@@ -161,23 +161,23 @@ async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: SshPro
     third = asyncio.create_task(provider.boot(DesktopSpec()))
     assert not (await asyncio.wait([third], timeout=0.5))[0], "a full machine is waited for, and no fault"
     link = await GuestLink.open(desktop, timeout_s=20)
-    await link.call("write_file", path="Documents/plum.txt", data=b"hello\n", timeout_s=5)
-    await link.call("launch", argv=["mousepad", "Documents/plum.txt"], timeout_s=5)
+    await link.call("write_file", path="Documents/plum.txt", data=b"hello\n", timeout_s=30)
+    await link.call("launch", argv=["mousepad", "Documents/plum.txt"], timeout_s=30)
     await link.call("wait_window", title="plum.txt", timeout_s=15)
-    await link.call("hotkey", keys=["ctrl", "End"], timeout_s=5)
-    await link.call("type_text", text="world", timeout_s=5)
-    await link.call("hotkey", keys=["ctrl", "s"], timeout_s=5)
-    await link.call("settle", timeout_s=5)
-    await link.call("launch", argv=["ln", "-s", "/etc/passwd", "link"], timeout_s=5)
-    await link.call("launch", argv=["sh", "-c", "while :; do echo x >> grows; done"], timeout_s=5)
+    await link.call("hotkey", keys=["ctrl", "End"], timeout_s=30)
+    await link.call("type_text", text="world", timeout_s=30)
+    await link.call("hotkey", keys=["ctrl", "s"], timeout_s=30)
+    await link.call("settle", timeout_s=30)
+    await link.call("launch", argv=["ln", "-s", "/etc/passwd", "link"], timeout_s=30)
+    await link.call("launch", argv=["sh", "-c", "while :; do echo x >> grows; done"], timeout_s=30)
     for _ in range(3):  # a shell waits for each program to start, where no stop signal reaches it
         command = "while :; do head -c 1 /dev/zero; done > /dev/null"
-        await link.call("launch", argv=["sh", "-c", command], timeout_s=5)
+        await link.call("launch", argv=["sh", "-c", command], timeout_s=30)
     nested = 'import os\nfor _ in range(1200): os.mkdir("d"); os.chdir("d")'
     awkward = f"mkdir no; >no/x; chmod 0 no; >Documents/$(printf '\\377'); python3 -c '{nested}'"
     # Its parent ends at once, and its environment does not say whose it is; nor is it of the agent's session.
     grows = f"(env -i /usr/bin/setsid /bin/sh -c 'while :; do echo x >> {desktop.home}/unmarked; done' &)"
-    await link.call("launch", argv=["sh", "-c", f"{awkward}; {grows}"], timeout_s=5)
+    await link.call("launch", argv=["sh", "-c", f"{awkward}; {grows}"], timeout_s=30)
     unmarked = [WantedFile("unmarked")]
     async with asyncio.timeout(30):
         while not (await provider.read_home(desktop, unmarked, ReadLimits()))[0].data:  # noqa: ASYNC110 - a guest's
@@ -226,7 +226,7 @@ def answer_of_x(machine: MachineConfig, name: bytes = b"", cookie: bytes = b"") 
 async def test_only_who_has_the_sessions_cookie_sees_its_screen(provider: SshProvider, machine: MachineConfig):
     desktop = await provider.boot(DesktopSpec())
     link = await GuestLink.open(desktop, timeout_s=20)
-    assert await link.call("ping", timeout_s=5) == "pong"
+    assert await link.call("ping", timeout_s=30) == "pong"
     (session,) = sessions_on(machine)
     cookie = Path(machine.client_key).parent / "tmp" / session / "run" / "xauthority"
     assert cookie.stat().st_mode & 0o777 == 0o600
@@ -243,9 +243,9 @@ async def test_a_policy_that_kills_what_holds_its_session_has_failed_and_leaves_
 ):
     desktop = await provider.boot(DesktopSpec())
     link = await GuestLink.open(desktop, timeout_s=20)
-    await link.call("launch", argv=["mousepad"], timeout_s=5)
+    await link.call("launch", argv=["mousepad"], timeout_s=30)
     kills = f"sleep 0.3; pkill -9 -f '[g]uest session{also}'"
-    await link.call("launch", argv=["sh", "-c", kills], timeout_s=5)
+    await link.call("launch", argv=["sh", "-c", kills], timeout_s=30)
     async with asyncio.timeout(30):
         while (await provider.probe(desktop)).alive:  # noqa: ASYNC110 - a machine's
             await asyncio.sleep(0.02)
@@ -268,9 +268,9 @@ async def test_a_policy_that_stops_what_holds_its_session_has_failed_and_leaves_
 ):
     desktop = await provider.boot(DesktopSpec())
     link = await GuestLink.open(desktop, timeout_s=20)
-    await link.call("launch", argv=["sh", "-c", "pkill -STOP -f '[g]uest session'"], timeout_s=5)
-    await link.call("launch", argv=["mousepad"], timeout_s=5)
-    await link.call("settle", timeout_s=5)
+    await link.call("launch", argv=["sh", "-c", "pkill -STOP -f '[g]uest session'"], timeout_s=30)
+    await link.call("launch", argv=["mousepad"], timeout_s=30)
+    await link.call("settle", timeout_s=30)
     monkeypatch.setattr(hosts_module, "FREEZE_S", 1.0)
     with pytest.raises(AgentBrokeDesktop, match="still_running"):
         await acting_on(provider, desktop, link).frozen_files([WantedFile("x")], 20.0)

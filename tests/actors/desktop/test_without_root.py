@@ -55,9 +55,9 @@ async def main(state_dir):
     try:
         desktop = await provider.boot(DesktopSpec())
         link = await GuestLink.open(desktop, timeout_s=30)
-        await link.call("launch", argv=["python3", "-c", AWKWARD], timeout_s=5)
-        await link.call("launch", argv=["sh", "-c", "while :; do head -c 9 /dev/zero; done > x"], timeout_s=5)
-        await link.call("write_file", path="a", data=b"plum", timeout_s=5)
+        await link.call("launch", argv=["python3", "-c", AWKWARD], timeout_s=30)
+        await link.call("launch", argv=["sh", "-c", "while :; do head -c 9 /dev/zero; done > x"], timeout_s=30)
+        await link.call("write_file", path="a", data=b"plum", timeout_s=30)
         shot = await link.call("screenshot", timeout_s=10)
         for _ in range(500):
             if (await provider.read_home(desktop, [WantedFile("Documents/made")], ReadLimits()))[0].names is not None:

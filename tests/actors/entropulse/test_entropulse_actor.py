@@ -122,7 +122,7 @@ async def test_a_whole_run_with_a_supervisor_that_keeps_crashing(
             *(ActorSpec(name=f"desktop/{n}", factory=Seat) for n in range(2)),
         )
         figures = await until_done(system)
-        record = await system.ref("sampler/0").ask(GetPins(), timeout_s=5)
+        record = await system.ref("sampler/0").ask(GetPins(), timeout_s=30)
     assert figures.steps == {"bc": 2, "rl": 2, "pulse": 1}
     rounds = {found.round: str(found.version) for found in figures.evals}
     assert rounds == {"after_bc": "0.2", "final": "0.5"}
@@ -150,7 +150,7 @@ async def until_done(system: ActorSystem, *, crashes_in: tuple[Phase, ...] = (Ph
             if crashes and order.index(figures.phase.phase) >= order.index(crashes[0]):
                 crashes.pop(0)
                 with pytest.raises(Exception, match="crash"):
-                    await system.ref("entropulse").ask(Crash(), timeout_s=5)
+                    await system.ref("entropulse").ask(Crash(), timeout_s=30)
             if figures.phase.phase is Phase.DONE:
                 assert not crashes
                 return figures

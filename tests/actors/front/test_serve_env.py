@@ -68,7 +68,7 @@ async def test_an_episode_without_an_answer_is_given_up_and_one_that_is_ended_is
     left = EpisodeByTurns(episode)
     await left.look()
     left.end()
-    await asyncio.wait_for(ended.wait(), 5)
+    await asyncio.wait_for(ended.wait(), 60)
 
 
 def test_without_its_package_it_is_said_what_to_install(

@@ -39,7 +39,7 @@ class Sampler(Actor):
     @handles(Weights)
     async def weights(self, msg: Weights) -> None:
         Sampler.heard.append(msg)
-        await self.ctx.ref("replay").ask(Serving(sampler=self.ctx.name, version=msg.version), timeout_s=5)
+        await self.ctx.ref("replay").ask(Serving(sampler=self.ctx.name, version=msg.version), timeout_s=30)
 
 
 class Sleeper(Sampler):
@@ -102,7 +102,7 @@ class Seats:
                 wall_s=1.0,
                 busy_s=0.5,
             )
-            answer: Done = await self._replay.ask(commit, timeout_s=5)
+            answer: Done = await self._replay.ask(commit, timeout_s=30)
             assert isinstance(answer, Done)
         return episodes
 

@@ -182,7 +182,7 @@ async def test_from_demonstrations_to_rl_and_back_after_a_killed_rank(tmp_path: 
         assert len({(w.version, w.digest) for w in Sampler.heard}) == len(set(versions)), "one version, two weights"
         newest = Sampler.heard[-1]
         assert tensorfiles.digest(Path(newest.location)) == newest.digest
-        state = await run.system.ref("learner").ask(GetLearnerState(), timeout_s=5)
+        state = await run.system.ref("learner").ask(GetLearnerState(), timeout_s=30)
         assert (state.version, state.location) == (newest.version, newest.location)
         exports = [path.name for path in (run.folder / "weights").iterdir() if not path.name.startswith(".")]
         assert len(exports) <= 3, exports  # two are kept, and the newest until the others are pruned

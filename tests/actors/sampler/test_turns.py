@@ -226,7 +226,7 @@ class Played:
 
     async def none_runs(self) -> None:
         """Return once its process and its launcher's have ended, of which nobody is sent word."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while self.servers():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 

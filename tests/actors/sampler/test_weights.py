@@ -116,7 +116,7 @@ class Life:
         return [fields for each, fields in self.logged if each is event]
 
     async def until(self, true: Any) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not true():  # noqa: ASYNC110 - each turn of the loop is a step of the simulation
                 await asyncio.sleep(0)
 
@@ -298,10 +298,10 @@ async def test_a_new_life_is_trusted_with_nothing_and_each_change_wakes_who_wait
     waiting = asyncio.ensure_future(record.change())
     await asyncio.sleep(0)
     record.becomes(record.health.lost())
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
     record.came_up()
     assert record.strange(["0.1"]) == ["0.1"]
     waiting = asyncio.ensure_future(record.change())
     await asyncio.sleep(0)
     record.wake()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)

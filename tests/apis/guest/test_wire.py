@@ -87,7 +87,7 @@ def server(serve: Callable[[Peer], None]) -> Iterator[int]:
     assert problems == []
 
 
-def soon(seconds: float = 20.0) -> float:
+def soon(seconds: float = 60.0) -> float:
     return time.monotonic() + seconds
 
 

@@ -53,7 +53,7 @@ def _say(program: subprocess.Popen[str], line: str) -> None:
 
 
 def _until(true: Any) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not true():
         assert time.monotonic() < end
         time.sleep(0.002)
