@@ -33,17 +33,17 @@ class Brought:
         """What it names. Raises ConfigError."""
         try:
             return self._point.load()
-        except Exception as error:  # noqa: BLE001 - the package's own code: whatever it raises is said as its fault
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the package's own code: whatever it raises is said as its fault
             self.refuse(f"can't be loaded: {type(error).__name__}: {error}", error)
 
     def module(self, name: str) -> ModuleType:
         """A module of the package. Raises ConfigError."""
         try:
             return import_module(name)
-        except Exception as error:  # noqa: BLE001 - as above
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
             self.refuse(f"{name} can't be loaded: {type(error).__name__}: {error}", error)
 
-    def refuse(self, why: str, error: Exception | None = None) -> NoReturn:
+    def refuse(self, why: str, error: BaseException | None = None) -> NoReturn:
         """Raise ConfigError: `why` it can't be used."""
         where = f"package {self.package}, entry point {self._point.group}: {self.name} = {self._point.value}"
         raise ConfigError(f"{where}: {' '.join(why.split())}; mend or uninstall the package") from error

@@ -45,7 +45,7 @@ def load(name: str, key: str) -> Callable[..., Any]:
         function = getattr(importlib.import_module(found[1]), found[2], None)
     except ImportError as error:
         raise ConfigError(f"{key} is {name!r}: {error}") from None
-    except Exception as error:  # what a stranger's module does while it is imported
+    except (Exception, SystemExit) as error:  # what a stranger's module does while it is imported
         raise ConfigError(f"{key} is {name!r}: importing it: {type(error).__name__}: {error}") from error
     if not callable(function):
         raise ConfigError(f"{key} is {name!r}: {found[1]} has no function {found[2]}")
@@ -57,7 +57,7 @@ def call(name: str, key: str, *given: Any) -> Any:
     function = load(name, key)
     try:
         return function(*given)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise LearnerError(f"{key} {name} failed: {type(error).__name__}: {error}") from error
 
 

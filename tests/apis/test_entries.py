@@ -59,6 +59,7 @@ FAMILY = replace(own, name={name!r}, apps=({app!r},))
     [
         ("mine = other_package:FAMILY", "import nowhere_at", "ModuleNotFoundError: No module named 'nowhere_at'"),
         ("mine = other_package:FAMILY", "raise RuntimeError('first\\nsecond')", "RuntimeError: first second; mend or"),
+        ("mine = other_package:FAMILY", "raise SystemExit(3)", "SystemExit: 3; mend or"),
         ("mine = other_package:FAMILY", "", "has no attribute 'FAMILY'"),
         ("mine = other_package", "", r"it is a module, and no apis\.tasks\.family\.Family"),
         ("mine = other_package:FAMILY", FAMILY.format(name="calc_cell", app="terminal"), "there is a Family calc_cell"),

@@ -238,10 +238,11 @@ def test_a_function_that_is_not_there_is_refused_by_its_key(name: str, said: str
         plugins.load(name, plugins.LOSS)
 
 
-def test_a_module_that_fails_while_it_is_imported_is_refused_by_its_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("module", "said"), [("1 / 0", "ZeroDivisionError"), ("exit(3)", "SystemExit: 3")])
+def test_a_module_that_fails_or_ends_while_it_is_imported_is_refused_by_its_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, said: str
 ) -> None:
-    (tmp_path / "falls_over.py").write_text("1 / 0\n")
+    (tmp_path / "falls_over.py").write_text(module)
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ConfigError, match=r"^learner\.rl\.reward is 'falls_over:f': .*ZeroDivisionError"):
+    with pytest.raises(ConfigError, match=rf"^learner\.rl\.reward is 'falls_over:f': .*{said}"):
         plugins.load("falls_over:f", plugins.REWARD)
