@@ -253,7 +253,7 @@ def folders() -> Mapping[Path, Api]:
     return _folders(os.environ.get(PLACES_ENV, ""))
 
 
-def use(named: Sequence[str]) -> list[Path]:
+def use(named: Sequence[str]) -> dict[Path, Api]:
     """Give this process, and all that it starts, the folders DIR@DIGEST; those that it had not. Raises ConfigError."""
     before = folders()
     for each in named:
@@ -262,7 +262,7 @@ def use(named: Sequence[str]) -> list[Path]:
             raise ConfigError(f"{each}: write the folder as {folder}@{now}")
         if folder not in folders():
             os.environ[PLACES_ENV] = f"{os.environ.get(PLACES_ENV, '')}{os.pathsep}{folder}@{now}"
-    return [folder for folder in folders() if folder not in before]
+    return {folder: api for folder, api in folders().items() if folder not in before}
 
 
 def guest_files() -> dict[str, Path]:

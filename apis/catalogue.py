@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,9 @@ def _index() -> None:
     _BY_NAME.update({f"{one.owner}.{one.name}": (app, one) for app, functions in TOOLS.items() for one in functions})
 
 
-def _add(folders: Iterable[Path]) -> None:
+def _add(folders: Mapping[Path, built.Api]) -> None:
     """Add the functions of accepted folders to applications that are here. Raises ConfigError."""
-    for folder in folders:
-        api = built.read(folder)
+    for folder, api in folders.items():
         bring_built(api.app, api.argv, api.windows)
         owners = {each.owner: app for app, functions in TOOLS.items() for each in functions}
         if api.app not in APP_NAMES or owners.get(api.owner, api.app) != api.app or api.owner == "Agent":

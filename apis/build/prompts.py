@@ -28,18 +28,18 @@ def _asked(stage: str, api: Api, *parts: str) -> Messages:
 def require(api: Api, exemplars: Sequence[str], first: int, known: Sequence[str], most: int) -> Messages:
     """Asks which interfaces the tasks need; exemplars are numbered from `first`."""
     tasks = "\n".join(f"{number}. {text}" for number, text in enumerate(exemplars, first))
-    kinds = "; ".join(f"{kind} with {low} to {high} limits" for kind, (low, high) in KINDS.items())
+    bare = ", ".join(kind for kind, (_, most_limits) in KINDS.items() if not most_limits)
     return _asked(
         f"require {first}",
         api,
         api.facts,
         f"Tasks that users gave:\n{tasks}",
         f"Functions that are there already: {', '.join(known) or 'none'}.",
-        f"Name at most {most} general functions that are missing and would do these tasks or steps of them. A name or "
-        "a default holds no word of a task. `serves` lists the tasks it helps with. Kinds of parameters: "
-        + kinds
-        + ". A parameter without `default` must be given."
-        " A change of the text is saved only by a function that says so.",
+        f"Name at most {most} general functions that are missing and would do these tasks or steps of them. No name "
+        "and no default has a word of a task. `serves` lists the tasks that a function helps with. Each parameter has "
+        "a kind and its limits: integer and number (the least, the most), text, line and names, a list of texts (the "
+        f"most characters or items), choice (its values), path (endings of the name, or none). {bare} have no limits. "
+        "A parameter without `default` must be given. Only a function that says so saves what was changed.",
         f"Answer with one ```json block like\n```json\n{_INTERFACE}\n```",
     )
 
@@ -51,9 +51,9 @@ def implement(api: Api, made: BuiltFunction) -> Messages:
         api,
         api.facts,
         _declared(api, made),
-        f"Imports that are allowed: {', '.join(api.imports) or 'none'}. No class, no other file than the user's, "
-        "no attribute that begins with an underscore, none that is changed, no getattr. It returns one short text that "
-        "says what it did or found.",
+        f"It may import {', '.join(api.imports) or 'nothing'}. It has no class and no getattr, opens the user's files "
+        "alone, uses no attribute that begins with an underscore, and changes no attribute. It returns one short text "
+        "that says what it did or found.",
         f"An example:\n```python\n{api.example}```",
         "Answer with one ```python block that defines the function with exactly these parameters, in this order.",
     )
@@ -70,9 +70,9 @@ def cases(api: Api, made: BuiltFunction) -> Messages:
         f"the home folder: {files}; the first is in front.",
         f"`puts` prepares: {_named(api, api.puts)}. An effect reads one of {_named(api, api.reads)}, "
         "or a `file` below the home folder after the document was saved, and says what it equals, has or lacks.",
-        "Give three right calls with values that differ, one of them at an edge (first, last, empty, beyond Z), and "
-        "two wrong ones with part of the refusal. Each effect must fail where the function does nothing. A function "
-        "that only answers has no effect, and `says` is part of its answer.",
+        "Give three right calls with different values, one of them at an edge (first, last, empty, beyond Z), and two "
+        "wrong calls with part of the refusal. Each effect must fail for a function that does nothing. A function that "
+        "only answers has no effects, and `says` is part of its answer.",
         'Answer with one ```json block like\n```json\n{"right": [{"arguments": {"number": 2, "line": "lilies"}, '
         '"puts": {"text": "a\\nb\\nc"}, "effects": [{"read": "text", "equals": "a\\nlilies\\nc"}]}], '
         '"wrong": [{"arguments": {"number": 99, "line": "x"}, "refusal": "lines"}]}\n```',

@@ -23,9 +23,9 @@ from actors.desktop.endpoint import Endpoint
 from actors.desktop.link import Looked
 from apis import built
 from apis.apps.check.case import table_of
-from apis.build import answers
+from apis.build import answers, prompts
 from apis.build.answers import AnswerRefusedError
-from apis.built import BuiltFunction, Cases
+from apis.built import KINDS, BuiltFunction, Cases
 from runtime.errors import ConfigError
 from runtime.program import check_origin
 from tests.build.model import Recorded, served
@@ -193,6 +193,11 @@ async def test_a_build_killed_after_any_step_goes_on_and_asks_nothing_twice(
         assert len(tries.tried) == 9
 
 
+def test_a_model_is_told_of_every_kind_of_parameter() -> None:
+    asked = prompts.require(PROFILE, ["Do it"], 1, [], 3)[-1]["content"]
+    assert [kind for kind in KINDS if kind not in asked] == []
+
+
 async def test_another_build_can_not_go_on_in_a_folder(tmp_path: Path) -> None:
     ledger = BuildLedger(tmp_path, "this build")
     with pytest.raises(ConfigError, match="another build go on"):
@@ -297,7 +302,7 @@ def test_acceptance_writes_no_other_file_and_a_run_keeps_its_digest(
     first = built.accept(folder)
     assert other.read_text() == "mine"
     monkeypatch.setenv(built.PLACES_ENV, "")
-    assert built.use([f"{folder}@{first}"]) == [folder]
+    assert list(built.use([f"{folder}@{first}"])) == [folder]
     assert list(built.folders()) == [folder]
     assert built.accept(api(folder, title="the editor")) != first
     built._folders.cache_clear()  # as in a process that starts later

@@ -99,7 +99,7 @@ def build(args: argparse.Namespace) -> int:
     head = f"{len(kept)} of {len(outcomes)} were accepted, for {len(exemplars)} tasks. The model's tokens: {tokens}."
     trial = f"Paired trial: {len(held_out)} held-out tasks, {PLAYED[args.trial_by]}. Turns are those with it less those"
     trial = f"{trial} without, a mean with its 95 % interval." if held_out else ""
-    numbered = [f"{number}. {_plain(text)}" for number, text in enumerate(exemplars, 1)]
+    numbered = [f"{number}. {output.clean(text)}" for number, text in enumerate(exemplars, 1)]
     parts = [f"# Functions for {api.title}", head, tables.markdown(report), trial, "Tasks:", "\n".join(numbered)]
     (folder / REPORT).write_text("\n\n".join(filter(None, parts)) + "\n")
     built.write(folder, replace(api, functions=kept))
@@ -112,7 +112,7 @@ def build(args: argparse.Namespace) -> int:
 
 
 def _row(each: Built, tokens: int) -> tuple[object, ...]:
-    trial, verdict = each.trial, "accepted" if each.accepted else f"dropped: {_plain(each.why)[:160]}"
+    trial, verdict = each.trial, "accepted" if each.accepted else f"dropped: {output.clean(each.why)[:160]}"
     noticed = f"{trial.mutants - len(trial.missed)} of {trial.mutants}" if trial.mutants else "-"
     times = (f"{trial.p50_ms:.1f}", f"{trial.p95_ms:.1f}") if each.accepted else ("-", "-")
     serves = ", ".join(map(str, each.made.serves)) if each.made else ""
@@ -125,10 +125,6 @@ def _weighed(found: Weighed | None) -> str:
     low, high = found.turns_within or (float("nan"),) * 2
     turns = f"turns {found.turns:+.1f} ({low:+.1f} to {high:+.1f})"
     return f"{found.verdict}: {found.solved[1]} of {found.tasks} solved, {found.solved[0]} without; {turns}"
-
-
-def _plain(text: str) -> str:
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def show(args: argparse.Namespace) -> int:

@@ -92,7 +92,7 @@ class Trials:
                 return Trial(outcome.problem, "code")
             slow = "" if (p95_ms := percentile(ms, 0.95)) <= SLOW_MS else f"a call takes {p95_ms:.0f} ms, "
             problem = f"{slow}{SLOW_MS:.0f} is the most" if slow else "a call leaves a window open" if left > 0 else ""
-            timed = Trial(problem, "code", p50_ms=percentile(ms, 0.5), p95_ms=p95_ms)
+            timed = Trial(problem, "code" if problem else "", p50_ms=percentile(ms, 0.5), p95_ms=p95_ms)
             if not slow:
                 break
         return timed

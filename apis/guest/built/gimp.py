@@ -8,7 +8,6 @@ import struct
 from pathlib import Path
 
 CALL_S = 6.0
-ANSWER_MOST = 1 << 16
 
 
 class App:
@@ -22,11 +21,12 @@ class App:
         """What one expression of Script-Fu gives, as text."""
         code = script.encode()
         try:
-            with socket.create_connection(self._at, CALL_S) as link:
+            with socket.create_connection(self._at, CALL_S) as link, link.makefile("rb") as answer:
                 link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 link.sendall(b"G" + struct.pack(">H", len(code)) + code)
-                mark, failed, size = struct.unpack(">cBH", _exactly(link, 4))
-                said = _exactly(link, size).decode("utf-8", "replace").rstrip("\0")
+                link.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)  # the text waits for the head's receipt
+                mark, failed, size = struct.unpack(">cBH", answer.read(4))
+                said = answer.read(size).decode("utf-8", "replace").rstrip("\0")
         except (OSError, struct.error) as error:
             raise ValueError(f"GIMP does not answer: {error}") from None
         if mark != b"G" or failed:
@@ -69,14 +69,3 @@ class App:
         values = got.strip("()").split()
         red, green, blue = [int(value) for value in (*values, *values, *values)[:3]]
         return f"#{red:02x}{green:02x}{blue:02x}"
-
-
-def _exactly(link: socket.socket, size: int) -> bytes:
-    got = b""
-    while len(got) < min(size, ANSWER_MOST):
-        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
-        piece = link.recv(size - len(got))
-        if not piece:
-            raise OSError("it hung up")
-        got += piece
-    return got

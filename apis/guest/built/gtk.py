@@ -16,6 +16,7 @@ from gi.repository import Atspi, Gio, GLib  # noqa: E402 - the version must be c
 CALL_MS = 3000
 LOOK_S = 0.05
 NODES_MAX = 600
+BUS = "org.freedesktop.DBus"
 
 
 class App:
@@ -31,30 +32,29 @@ class App:
     def act(self, action: str, value: Any = None) -> None:
         """Carry out an action by its name; `value` is its parameter: a text, a number or a truth value."""
         given = [] if value is None else [_variant(value)]
-        self._call(self._with(action), "Activate", GLib.Variant("(sava{sv})", (action, given, {})))
+        self._ask(self._with(action), "Activate", "(sava{sv})", action, given, {})
 
     def actions(self) -> str:
         """The names of all actions, of the newest window first."""
-        return ", ".join(name for place in self._places() for name in sorted(self._call(place, "List", None)[0]))
+        return ", ".join(name for place in self._places() for name in sorted(self._ask(place, "List")[0]))
 
     def state(self, action: str) -> Any:
         """The state of an action that has one, as a setting has; None for another."""
-        _, _, states = self._call(self._with(action), "Describe", GLib.Variant("(s)", (action,)))[0]
+        _, _, states = self._ask(self._with(action), "Describe", "(s)", action)[0]
         return states[0] if states else None
 
     def set_state(self, action: str, value: Any) -> None:
         """Change the state of an action that has one, and wait until it is so."""
-        self._call(self._with(action), "SetState", GLib.Variant("(sva{sv})", (action, _variant(value), {})))
+        self._ask(self._with(action), "SetState", "(sva{sv})", action, _variant(value), {})
         self.wait(lambda: self.state(action) == value, f"{action} stays {self.state(action)!r}")
 
     def can(self, action: str) -> bool:
         """Whether an action can be carried out now."""
-        return bool(self._call(self._with(action), "Describe", GLib.Variant("(s)", (action,)))[0][0])
+        return bool(self._ask(self._with(action), "Describe", "(s)", action)[0][0])
 
     def shown(self, role: str) -> list[str]:
         """The names of all elements of a role in the window in front, like "label" or "status bar"."""
-        nodes = [node for node in _below(self._window()) if node.get_role_name() == role]
-        return [name for node in nodes if (name := node.get_name())]
+        return [name for node in self._below() if node.get_role_name() == role and (name := node.get_name())]
 
     def text(self) -> str:
         """The whole text in front."""
@@ -92,7 +92,7 @@ class App:
 
     def title(self) -> str:
         """The title of the window in front."""
-        return str(self._window().get_name())
+        return str(next(self._below()).get_name())
 
     def wait(self, holds: Any, why: str, seconds: float = 2.0) -> None:
         """Wait until `holds()` is true. Raises ValueError with `why`."""
@@ -104,53 +104,48 @@ class App:
 
     def _places(self) -> list[str]:
         """Of the application's windows the newest has the highest number."""
-        listed = self._ask(self._name, f"{self._root}/window", "org.freedesktop.DBus.Introspectable.Introspect", None)
+        listed = self._ask(f"{self._root}/window", f"{BUS}.Introspectable.Introspect")
         numbers = sorted(int(part.split('"')[0]) for part in listed[0].split('<node name="')[1:])
         return [f"{self._root}/window/{number}" for number in numbers[-1:]] + [self._root]
 
     def _with(self, action: str) -> str:
         for place in self._places():
-            if action in self._call(place, "List", None)[0]:
+            if action in self._ask(place, "List")[0]:
                 return place
         raise ValueError(f"there is no action {action!r}")
 
-    def _call(self, place: str, method: str, given: Any) -> Any:
+    def _ask(self, place: str, method: str, kinds: str = "()", *given: Any, name: str = "") -> Any:
+        interface, _, method = method.rpartition(".")
+        to = (name or self._name, place, interface or "org.gtk.Actions", method)
         try:
-            return self._ask(self._name, place, f"org.gtk.Actions.{method}", given)
+            answer = self._bus.call_sync(*to, GLib.Variant(kinds, given), None, Gio.DBusCallFlags.NONE, CALL_MS, None)
         except GLib.Error as error:
             raise ValueError(f"{self._name} does not answer: {error.message}") from None
+        return answer.unpack()
 
-    def _ask(self, name: str, place: str, method: str, given: Any) -> Any:
-        interface, _, method = method.rpartition(".")
-        flags = Gio.DBusCallFlags.NONE
-        return self._bus.call_sync(name, place, interface, method, given, None, flags, CALL_MS, None).unpack()
-
-    def _window(self) -> Any:
+    def _below(self) -> Iterator[Any]:
+        """The window in front, and what is in it."""
+        pid = self._ask("/", f"{BUS}.GetConnectionUnixProcessID", "(s)", self._name, name=BUS)[0]
         desktop = Atspi.get_desktop(0)
-        named = GLib.Variant("(s)", (self._name,))
-        bus = "org.freedesktop.DBus"
-        pid = self._ask(bus, "/", f"{bus}.GetConnectionUnixProcessID", named)[0]
-        for number in range(desktop.get_child_count()):
-            app = desktop.get_child_at_index(number)
-            if app is not None and app.get_process_id() == pid and app.get_child_count():
-                return app.get_child_at_index(app.get_child_count() - 1)
-        raise ValueError("no window is open")
+        apps = [desktop.get_child_at_index(at) for at in range(desktop.get_child_count())]
+        own = [app for app in apps if app is not None and app.get_process_id() == pid and app.get_child_count()]
+        if not own:
+            raise ValueError("no window is open")
+        left = [own[0].get_child_at_index(own[0].get_child_count() - 1)]
+        for _ in range(NODES_MAX):
+            if not left:
+                return
+            node = left.pop()
+            yield node
+            left += [
+                child for at in range(node.get_child_count()) if (child := node.get_child_at_index(at)) is not None
+            ]
 
     def _text(self) -> Any:
-        for node in _below(self._window()):
+        for node in self._below():
             if node.get_role() == Atspi.Role.TEXT and node.get_state_set().contains(Atspi.StateType.MULTI_LINE):
                 return node
         raise ValueError("no text is open")
-
-
-def _below(top: Any) -> Iterator[Any]:
-    left = [top]
-    for _ in range(NODES_MAX):
-        if not left:
-            return
-        node = left.pop()
-        yield node
-        left += [child for at in range(node.get_child_count()) if (child := node.get_child_at_index(at)) is not None]
 
 
 def _variant(value: Any) -> Any:

@@ -15,6 +15,8 @@ REFUSED_NAMES = frozenset(
 # Attributes, and parts of modules, that lead out of the modules allowed, or end the process.
 REFUSED_PARTS = frozenset(("sys", "os", "builtins", "bltns", "modules", "gi", "kill", "abort", "fork", "eval", "exec"))
 INNER = ("_", "f_", "gi_", "cr_", "ag_", "tb_", "co_")
+REFUSED_NODES = (ast.AsyncFunctionDef, ast.ClassDef, ast.Global, ast.Nonlocal, ast.MatchClass)
+_PLAIN = (ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.expr_context, ast.UnaryOp, ast.USub)
 
 
 def examined(source: str, name: str, params: list[str], imports: list[str]) -> dict[str, Any]:
@@ -32,100 +34,65 @@ def examined(source: str, name: str, params: list[str], imports: list[str]) -> d
 
 def problems(tree: ast.Module, name: str, params: list[str], imports: list[str]) -> Iterator[str]:
     """Why a source is not taken."""
-    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    functions = {node.name: node.args for node in tree.body if isinstance(node, ast.FunctionDef)}
     for node in tree.body:
-        plain = isinstance(node, ast.FunctionDef | ast.Import | ast.ImportFrom)
-        if not plain and not (isinstance(node, ast.Assign) and _constant(node.value)) and not _docstring(node):
+        constant = isinstance(node, ast.Assign | ast.Expr) and all(isinstance(x, _PLAIN) for x in ast.walk(node.value))
+        if not constant and not isinstance(node, ast.FunctionDef | ast.Import | ast.ImportFrom):
             yield f"line {node.lineno}: a source has imports, constants and functions alone"
     if name not in functions:
         yield f"it defines no function {name}"
-    elif [each.arg for each in functions[name].args.args] != params or _others(functions[name].args):
+    elif [node.arg for node in ast.walk(functions[name]) if isinstance(node, ast.arg)] != params:
         yield f"{name} takes exactly these parameters, in this order: {', '.join(params) or 'none'}"
-    for node in ast.walk(tree):
-        yield from _named(node, imports)
+    for each in ast.walk(tree):
+        yield from _of_node(each, imports)
 
 
-def _named(node: ast.AST, imports: list[str]) -> Iterator[str]:
-    modules: list[str] = []
+def _of_node(node: ast.AST, imports: list[str]) -> Iterator[str]:
     parts: list[str] = []
-    if isinstance(node, ast.Import):
-        modules = [each.name for each in node.names]
-    elif isinstance(node, ast.ImportFrom):
-        modules, parts = [node.module or "."], [each.name for each in node.names]
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        names = [each.name for each in node.names]
+        modules, parts = (names, []) if isinstance(node, ast.Import) else ([node.module or "."], names)
+        strange = [module for module in modules if module.partition(".")[0] not in imports]
+        yield from (f"imports {module}; allowed: {', '.join(imports)}" for module in strange)
     elif isinstance(node, ast.Attribute):
         parts = [node.attr]
         if not isinstance(node.ctx, ast.Load):
             yield f"changes {node.attr}"
-    for module in modules:
-        if module.partition(".")[0] not in imports:
-            yield f"imports {module}; allowed: {', '.join(imports)}"
-    if isinstance(node, ast.Name) and (node.id in REFUSED_NAMES or node.id.startswith("__")):
+    elif isinstance(node, ast.Name) and (node.id in REFUSED_NAMES or node.id.startswith("__")):
         yield f"uses {node.id}"
-    for part in parts:
-        if part in REFUSED_PARTS or part.startswith(INNER):
-            yield f"uses {part}"
-    if isinstance(node, ast.AsyncFunctionDef | ast.ClassDef | ast.Global | ast.Nonlocal | ast.MatchClass):
+    elif isinstance(node, REFUSED_NODES):
         yield f"uses {type(node).__name__}"
-
-
-def _others(args: ast.arguments) -> bool:
-    return bool(args.posonlyargs or args.kwonlyargs or args.vararg or args.kwarg)
-
-
-def _docstring(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
-_PLAIN = (ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Set, ast.expr_context, ast.UnaryOp, ast.USub)
-
-
-def _constant(node: ast.expr) -> bool:
-    return all(isinstance(each, _PLAIN) for each in ast.walk(node))
+    yield from (f"uses {part}" for part in parts if part in REFUSED_PARTS or part.startswith(INNER))
 
 
 def mutants(tree: ast.Module, name: str) -> list[list[str]]:
     """Sources with one change each: the body does nothing, lacks its last call, or has one decision changed."""
-    made = [["does nothing", _empty(tree, name)]]
-    made += [[label, source] for label, source in _without_last_call(tree, name)]
-    for change in CHANGES:
-        made += [[label, source] for label, source in _changed(tree, *change)]
-    unique = {source: label for label, source in reversed(made)}
-    same = ast.unparse(tree)
-    changed = [[label, source] for source, label in reversed(unique.items()) if source != same or label == made[0][0]]
-    return changed[:MUTANTS_MAX]
+    same, made = ast.unparse(tree), {}
+    nodes: list[Any] = list(ast.walk(tree))
+    for label, wanted, which, change in CHANGES:
+        places = [at for at, node in enumerate(nodes) if wanted(node, name)]
+        for at in sorted(places, key=lambda at: nodes[at].lineno)[which]:
+            node = list(ast.walk(other := copy.deepcopy(tree)))[at]
+            change(node)
+            source = ast.unparse(ast.fix_missing_locations(other))
+            if source != same or not made:  # a body that does nothing has itself to be tried
+                made.setdefault(source, label.format(nodes[at].lineno))
+    return [[label, source] for source, label in made.items()][:MUTANTS_MAX]
 
 
-def _function(tree: ast.Module, name: str) -> ast.FunctionDef:
-    return next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
+def _is(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name == name
 
 
-def _empty(tree: ast.Module, name: str) -> str:
-    other = copy.deepcopy(tree)
-    _function(other, name).body = [ast.Return(ast.Constant("done"))]
-    return ast.unparse(ast.fix_missing_locations(other))
+def _calls(node: ast.AST, _: str) -> bool:
+    return isinstance(node, ast.Expr) and any(isinstance(part, ast.Call) for part in ast.walk(node))
 
 
-def _without_last_call(tree: ast.Module, name: str) -> Iterator[tuple[str, str]]:
-    other = copy.deepcopy(tree)
-    bodies = [node.body for node in ast.walk(_function(other, name)) if isinstance(getattr(node, "body", None), list)]
-    lines = [(body, each) for body in bodies for each in body if isinstance(each, ast.Expr)]
-    calls = [pair for pair in lines if any(isinstance(part, ast.Call) for part in ast.walk(pair[1]))]
-    if calls:
-        body, last = max(calls, key=lambda pair: pair[1].lineno)
-        body[body.index(last)] = ast.Pass()
-        yield f"lacks the call of line {last.lineno}", ast.unparse(ast.fix_missing_locations(other))
+def _two(node: Any, _: str) -> bool:
+    return isinstance(node, ast.Call) and len(node.args) == 2 and ast.dump(node.args[0]) != ast.dump(node.args[1])
 
 
-def _changed(tree: ast.Module, kind: type, wanted: Any, change: Any, label: str) -> Iterator[tuple[str, str]]:
-    places = [number for number, node in enumerate(ast.walk(tree)) if isinstance(node, kind) and wanted(node)]
-    for number in places[:2]:
-        other = copy.deepcopy(tree)
-        node = next(each for at, each in enumerate(ast.walk(other)) if at == number)
-        change(node)
-        yield f"{label} in line {getattr(node, 'lineno', 0)}", ast.unparse(other)
-
-
-def _one_more(node: Any) -> None:
+def _more(node: Any) -> None:
     node.value += 1
 
 
@@ -137,13 +104,11 @@ def _turn(node: Any) -> None:
     node.ops[0] = _OPPOSITE[type(node.ops[0])]()
 
 
-def _two(node: Any) -> bool:
-    return len(node.args) == 2 and ast.dump(node.args[0]) != ast.dump(node.args[1])
-
-
-# The kind of node, which of them, what is done to it, and how that is called.
-CHANGES: tuple[tuple[type, Any, Any, str], ...] = (
-    (ast.Call, _two, lambda node: node.args.reverse(), "two arguments change places"),
-    (ast.Constant, lambda node: type(node.value) is int, _one_more, "a number is one more"),
-    (ast.Compare, lambda node: len(node.ops) == 1, _turn, "a comparison is turned"),
+# What is done, to which nodes, to how many of them, and how.
+CHANGES: tuple[tuple[str, Any, slice, Any], ...] = (
+    ("does nothing", _is, slice(1), lambda node: setattr(node, "body", [ast.Return(ast.Constant("done"))])),
+    ("lacks the call of line {}", _calls, slice(-1, None), lambda node: setattr(node, "value", ast.Constant(None))),
+    ("two arguments change places in line {}", _two, slice(2), lambda node: node.args.reverse()),
+    ("a number is one more in line {}", lambda node, _: type(getattr(node, "value", 0.0)) is int, slice(2), _more),
+    ("a comparison is turned in line {}", lambda node, _: len(getattr(node, "ops", [])) == 1, slice(2), _turn),
 )

@@ -26,38 +26,32 @@ class App:
         """What a body of JavaScript returns, run with the program's own rights; it gets `arguments`."""
         given = {"script": script, "args": list(arguments), "sandbox": "system"}
         try:
-            with socket.create_connection(self._at, CALL_S) as link:
+            with socket.create_connection(self._at, CALL_S) as link, link.makefile("rwb") as pipe:
                 link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                _read(link)  # its greeting
-                _asked(link, "WebDriver:NewSession", {})
-                _asked(link, "Marionette:SetContext", {"value": "chrome"})
+                _read(pipe)  # its greeting
+                _asked(pipe, "WebDriver:NewSession", {})
+                _asked(pipe, "Marionette:SetContext", {"value": "chrome"})
                 try:
-                    return _asked(link, "WebDriver:ExecuteScript", given)["value"]
+                    return _asked(pipe, "WebDriver:ExecuteScript", given)["value"]
                 finally:
-                    _asked(link, "WebDriver:DeleteSession", {})
-        except (OSError, KeyError, TypeError) as error:
+                    _asked(pipe, "WebDriver:DeleteSession", {})
+        except (OSError, LookupError, TypeError) as error:
             raise ValueError(f"Thunderbird does not answer: {error}") from None
 
 
-def _asked(link: socket.socket, command: str, given: dict[str, Any]) -> Any:
+def _asked(pipe: Any, command: str, given: dict[str, Any]) -> Any:
     text = json.dumps([0, 1, command, given]).encode()
-    link.sendall(b"%d:%s" % (len(text), text))
-    _, _, error, result = _read(link)
+    pipe.write(b"%d:%s" % (len(text), text))
+    pipe.flush()
+    _, _, error, result = _read(pipe)
     if error:
         raise ValueError(f"Thunderbird refuses: {str(error.get('message'))[:300]}")
     return result
 
 
-def _read(link: socket.socket) -> Any:
-    size, got = b"", b""
-    while not size.endswith(b":"):
-        piece = link.recv(1)
-        if not piece or len(size) > 8:
-            raise OSError("it hung up")
-        size += piece
-    while len(got) < min(int(size[:-1]), ANSWER_MOST):
-        piece = link.recv(int(size[:-1]) - len(got))
-        if not piece:
-            raise OSError("it hung up")
-        got += piece
-    return json.loads(got)
+def _read(pipe: Any) -> Any:
+    """One frame: its length, a colon, and JSON."""
+    size = b""
+    while (digit := pipe.read(1)) != b":" and len(size) < 8:
+        size += digit or b"?"
+    return json.loads(pipe.read(min(int(size), ANSWER_MOST)))

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import traceback
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,39 +47,35 @@ def guard(programs: bool) -> None:
     sys.addaudithook(hook)
 
 
-class Runner:
-    """Runs functions of sources, each of which is loaded once."""
+def called(job: dict[str, Any]) -> dict[str, Any]:
+    """What the function of a job says, or where it failed."""
+    try:
+        app = _app(job["helpers"], tuple(job["imports"]))
+        said = _loaded(job["source"], job["name"], app)[job["name"]](**job["arguments"])
+        return {"says": str("" if said is None else said)[:ANSWER_CHARS]}
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - generated code may raise anything
+        own = [part for part in traceback.extract_tb(error.__traceback__) if part.filename.startswith("<")]
+        lines = "".join(traceback.format_list(own)) + f"{type(error).__name__}: {error}"
+        refused = type(error) in (ValueError, LookupError)
+        return {"refuses" if refused else "fails": str(error)[:500] if refused else lines[-TRACE_CHARS:]}
 
-    def __init__(self) -> None:
-        self._loaded: dict[str, dict[str, Any]] = {}
-        self._ready = False
 
-    def call(self, job: dict[str, Any]) -> dict[str, Any]:
-        """What the function says, or where it failed."""
-        try:
-            names = self._names(job)
-            said = names[job["name"]](**job["arguments"])
-            return {"says": str("" if said is None else said)[:ANSWER_CHARS]}
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - generated code may raise anything
-            own = [part for part in traceback.extract_tb(error.__traceback__) if part.filename.startswith("<")]
-            lines = "".join(traceback.format_list(own)) + f"{type(error).__name__}: {error}"
-            refused = isinstance(error, ValueError | LookupError) and type(error) in (ValueError, LookupError)
-            return {"refuses" if refused else "fails": str(error)[:500] if refused else lines[-TRACE_CHARS:]}
+@cache
+def _app(helpers: str, imports: tuple[str, ...]) -> Any:
+    """What functions are given; once it is there, files and programs are guarded."""
+    module, _, name = helpers.partition(" ")
+    app = importlib.import_module(module).App(name) if module else None
+    for each in imports:
+        importlib.import_module(each)
+    guard("subprocess" in imports)
+    return app
 
-    def _names(self, job: dict[str, Any]) -> dict[str, Any]:
-        if not self._ready:
-            module, _, name = job["helpers"].partition(" ")
-            helpers = importlib.import_module(module).App(name) if module else None
-            for name in job["imports"]:
-                importlib.import_module(name)
-            guard("subprocess" in job["imports"])
-            self._app, self._ready = helpers, True
-        source = job["source"]
-        if source not in self._loaded:
-            names = {"__name__": job["name"], "app": self._app}
-            exec(compile(source, f"<{job['name']}>", "exec"), names)  # noqa: S102 - this process is made for it
-            self._loaded[source] = names
-        return self._loaded[source]
+
+@cache
+def _loaded(source: str, name: str, app: Any) -> dict[str, Any]:
+    names = {"__name__": name, "app": app}
+    exec(compile(source, f"<{name}>", "exec"), names)  # noqa: S102 - this process is made for it
+    return names
 
 
 def main() -> int:
@@ -89,14 +86,13 @@ def main() -> int:
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
-    runner = Runner()
     for line in sys.stdin:
         job = json.loads(line)
         if job["do"] == "look":
             look = importlib.import_module("guest.built.look")
             answer = look.examined(job["source"], job["name"], job["params"], job["imports"])
         else:
-            answer = runner.call(job)
+            answer = called(job)
         answers.write(json.dumps(answer | {"i": job["i"]}) + "\n")
         answers.flush()
     return 0
