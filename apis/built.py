@@ -160,8 +160,8 @@ class Api(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     opens: list[str] = []  # words after the application's own command
     window: str = ""  # part of the window's title
     # What an effect reads -> an expression of `app` that gives a text, or lines of which one returns it.
-    reads: dict[str, str] = {}
-    puts: dict[str, str] = {}  # name of what a case prepares -> statements of `app` and `value`
+    reads: dict[Argument, str] = {}
+    puts: dict[Argument, str] = {}  # name of what a case prepares -> statements of `app` and `value`
     means: dict[str, str] = {}  # for the model: what a name of `reads` or `puts` gives or takes
     saves: str = ""  # statements that save the document, after which files are read
     functions: Annotated[list[BuiltFunction], Meta(max_length=64)] = []

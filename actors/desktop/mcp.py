@@ -48,25 +48,29 @@ class McpTools:
     """The servers of one desktop; each has a task of its own, in which its session begins and ends."""
 
     def __init__(self) -> None:
-        self._sessions: dict[tuple[str, ...], asyncio.Future[Any]] = {}
-        self._tasks: list[asyncio.Task[None]] = []  # of all servers, and of those that are ending
+        self._sessions: dict[tuple[str, ...], tuple[asyncio.Future[Any], asyncio.Task[None]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()  # of all servers, and of those that are ending
 
     async def call(self, server: tuple[str, ...], tool: str, arguments: Mapping[str, Any], timeout_s: float) -> str:
         """What a tool says. Raises GuestRefused."""
         from mcp import McpError
 
         if server not in self._sessions:
-            self._sessions[server] = asyncio.get_running_loop().create_future()
-            self._tasks.append(asyncio.create_task(_held(server, self._sessions[server]), name="mcp"))
+            session = asyncio.get_running_loop().create_future()
+            task = asyncio.create_task(_held(server, session), name="mcp")
+            self._sessions[server] = session, task
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         try:
             async with asyncio.timeout(timeout_s):
-                client = await asyncio.shield(self._sessions[server])
+                client = await asyncio.shield(self._sessions[server][0])
                 result = await client.call_tool(tool, dict(arguments))
             said, failed = "\n".join(getattr(part, "text", "") for part in result.content), result.isError
         except Exception as error:
             if isinstance(error, McpError) and str(error) != GONE:
                 raise GuestRefused("tool_failed", str(error)[:500]) from error
-            self._sessions.pop(server, None)
+            if held := self._sessions.pop(server, None):
+                held[1].cancel()
             late = isinstance(error, TimeoutError)
             why = f"no answer within {timeout_s:g} s" if late else f"its server has ended: {error}"
             raise GuestRefused("function_crashed", f"{tool}: {why}"[:400]) from error
@@ -77,9 +81,10 @@ class McpTools:
 
     async def close(self) -> None:
         """End all servers."""
-        for task in self._tasks:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _held(server: tuple[str, ...], session: asyncio.Future[Any]) -> None:

@@ -163,7 +163,7 @@ def accept(args: argparse.Namespace) -> int:
 def attempt(args: argparse.Namespace) -> int:
     """Run lines of one's own as a profile's snippets run, on one fresh desktop; 0 where none failed."""
     api = profile(args.app)
-    api = replace(api, reads={str(number): lines for number, lines in enumerate(args.lines)})
+    api = replace(api, reads={f"line_{number}": lines for number, lines in enumerate(args.lines, 1)})
     refuse_unless_fit()
 
     async def work() -> int:
