@@ -23,6 +23,7 @@ from apis.tasks.verify.verify import WantedFile
 from runtime.errors import ConfigError
 from tests.actors.desktop.e2b_stand_in import KEY, TEMPLATE, StandInService
 from tests.actors.desktop.test_provider_sandbox import losing
+from tests.heard import until
 
 pytestmark = [pytest.mark.desktop, pytest.mark.skipif(os.geteuid() != 0, reason="the stand-in enters namespaces")]
 
@@ -48,9 +49,10 @@ async def provider(service: StandInService, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def until_lost(provider: E2bProvider, desktop: Desktop) -> None:
-    async with asyncio.timeout(30):
-        while (await provider.probe(desktop)).alive:  # noqa: ASYNC110 - a sandbox's
-            await asyncio.sleep(0.05)
+    async def lost() -> bool:
+        return not (await provider.probe(desktop)).alive
+
+    await until(lost)
 
 
 async def test_a_sandbox_boots_works_is_read_and_leaves_nothing(provider: E2bProvider, service: StandInService):
@@ -141,11 +143,11 @@ async def test_a_sandbox_that_is_lost_is_the_hosts_fault(provider: E2bProvider, 
 async def test_a_sandbox_ends_after_its_owner_and_not_before(service: StandInService, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("E2B_API_KEY", KEY)
     short = settings(service, lifetime_s=30)
-    msgspec.structs.force_setattr(short, "lifetime_s", 3)
+    msgspec.structs.force_setattr(short, "lifetime_s", 6)
     provider = await open_provider(short, "test")
     assert isinstance(provider, E2bProvider)
     desktop = await provider.boot(DesktopSpec())
-    await asyncio.sleep(4.0)
+    await asyncio.sleep(7.0)
     assert (await provider.probe(desktop)).alive, "it is asked for again in time"
     monkeypatch.setattr(provider._api, "prolong", lambda _: asyncio.sleep(0))  # as of an owner that was killed
     await until_lost(provider, desktop)
