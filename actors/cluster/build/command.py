@@ -20,13 +20,14 @@ from actors.cluster.build.trials import Trials
 from actors.cluster.checks.desk import RealDesk, opened, provider, sandbox_set
 from actors.cluster.checks.tasks import refuse_unless_fit
 from actors.cluster.config import suites, tasksets
-from actors.cluster.config.schema import SeatsConfig
 from actors.cluster.config.suggest import hint
 from actors.cluster.evaluate import settings
 from actors.desktop.config import key_of
 from actors.desktop.endpoint import Endpoint
 from actors.desktop.link import LinkDown
 from actors.errors import DesktopFault
+from actors.front.library import DesktopSettings
+from actors.front.library import opened as opened_pool
 from apis import built
 from apis.applications import APP_NAMES, bring_built
 from apis.apps.check.case import NotSo, table_of
@@ -65,7 +66,6 @@ def build(args: argparse.Namespace) -> int:
         raise ConfigError(f"{folder} has a build: --resume goes on with it, --out names another folder")
     if args.resume and not (folder / FILE).exists():
         raise ConfigError(f"--resume: {folder} has no build")
-    seats = SeatsConfig(count=1, screenshots="none", provider=sandbox_set(args.overrides))
     refuse_unless_fit()
     folder.mkdir(parents=True, exist_ok=True)
     begun = msgspec.json.encode([api, exemplars, config.url, config.model, args.most, args.rounds, *held_out])
@@ -73,9 +73,9 @@ def build(args: argparse.Namespace) -> int:
     shown = output.Progress(as_json=args.json)
 
     async def work() -> list[Built]:
-        endpoint = Endpoint(config, key_of(config, os.environ))
-        played = PairedTrial(api, seats, endpoint if args.trial_by == "model" else None)
-        async with provider(sandbox_set(args.overrides)) as desktops:
+        endpoint, boxes = Endpoint(config, key_of(config, os.environ)), sandbox_set(args.overrides)
+        async with provider(boxes) as desktops, opened_pool(DesktopSettings(provider=boxes)) as pool:
+            played = PairedTrial(api, pool, endpoint if args.trial_by == "model" else None)
             desk = RealDesk(table_of(api, []), desktops)
             known = [function.name for function in TOOLS.get(api.app, ())]
             done = Pipeline(api, ledger, endpoint, Trials(api, desk).trial, shown.line, known, args.most, args.rounds)
@@ -83,7 +83,6 @@ def build(args: argparse.Namespace) -> int:
             try:
                 return await done.run(exemplars)
             finally:
-                await played.close()
                 await desk.close()
                 await endpoint.close()
 

@@ -6,28 +6,23 @@ it plays alone, and its prompt has the function's declaration or not. A fault is
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from actors.cluster.checks.live import Troubles
 from actors.cluster.config import models
-from actors.cluster.config.schema import SeatsConfig
 from actors.desktop.answers import Answer, Answerer, EndpointAnswers, Prompt
-from actors.desktop.config import PromptConfig
+from actors.desktop.config import SeatConfig
 from actors.desktop.demonstrators import of_oracle
 from actors.desktop.endpoint import Endpoint
 from actors.desktop.player import MAX_STEPS, Player
 from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.pool.pool import DesktopPool
-from actors.desktop.providers.sandbox import shares
 from actors.errors import DesktopFault
 from actors.replay.messages import Reservation, Sampling
 from actors.replay.statistics import paired, quantile95
@@ -115,23 +110,14 @@ class Planned:
 
 
 class PairedTrial:
-    """Plays tasks on desktops of its own, which boot when the first is played; without `endpoint` oracles play."""
+    """Plays tasks on the desktops of a pool; without `endpoint` oracles play."""
 
-    def __init__(self, api: Api, seats: SeatsConfig, endpoint: Endpoint | None) -> None:
-        self._api, self._seats, self._endpoint = api, seats, endpoint
-        self._seat = seats.seat(PromptConfig(format="published" if endpoint else "compact"))
-        self._pool: DesktopPool | None = None
-
-    async def close(self) -> None:
-        """Give the desktops back."""
-        if self._pool is not None:
-            await self._pool.close()
+    def __init__(self, api: Api, pool: DesktopPool, endpoint: Endpoint | None) -> None:
+        self._api, self._pool, self._endpoint = api, pool, endpoint
+        self._seat = SeatConfig(format="published" if endpoint else "compact", screenshots="none")
 
     async def play(self, task: str, made: BuiltFunction | None, calls: Sequence[dict[str, Any]]) -> Played:
         """Play a held-out task, with a function and planned calls or without. Raises DesktopFault for no outcome."""
-        if self._pool is None:
-            config = self._seats.within(shares.free(), "--set desktops").of_one_host()
-            self._pool = await DesktopPool.open(config, Path(f"paired-{os.getpid()}"), Troubles())
         api, functions = self._api, [] if made is None else [made]
         tried = partial(TriedDesktop, offers=table_of(api, functions).offers)
         spent = self._endpoint.tokens if self._endpoint else 0
