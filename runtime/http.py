@@ -63,7 +63,7 @@ async def request_json(
     Raises NoAnswerError after `timeout_s` seconds and where the connection fails, and AnswerTooLongError.
     """
     # An answer that is packed could be larger than it seems.
-    headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+    headers = {"Accept-Encoding": "identity"} | ({} if body is None else {"Content-Type": "application/json"})
     no_limit = aiohttp.ClientTimeout(total=None)
     try:
         async with (
