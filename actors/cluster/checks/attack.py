@@ -42,6 +42,7 @@ from runtime.errors import ConfigError
 from runtime.system import run as run_loop
 
 SHOWN = 20
+LOOKS = 6  # at HOME, until two in turn are alike
 SCRIPT_S = 300.0  # for one cheat, which may start the office on a busy machine
 PATH = "/usr/bin:/bin:/usr/sbin"
 _KEPT = "/tmp/kept"  # noqa: S108 - of the desktop
@@ -85,8 +86,12 @@ class AttackedBody(LeasedDesktop):
         scripts = [(cheat, script) for cheat in cheats if (script := cheat.script(scene)) is not None]
         try:
             async with _connected(self._desktop) as connection:
-                await _run(connection, _KEEP)
-                kept = (await self.look([])).manifest
+                kept = Manifest()
+                for _ in range(LOOKS):  # on a slow machine a program may still be at what the last action asked for
+                    if (there := (await self.look([])).manifest) == kept:
+                        break
+                    kept = there
+                    await _run(connection, _KEEP)
                 for cheat, script in scripts:
                     began = time.monotonic()
                     failed = await _run(connection, script)
