@@ -18,7 +18,7 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python, and of TOML that it reads.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (137, 3),
-    "actors/cluster": (13975, 71),
+    "actors/cluster": (13980, 71),
     "actors/desktop": (10944, 47),
     "actors/entropulse": (702, 4),
     "actors/front": (1400, 10),
