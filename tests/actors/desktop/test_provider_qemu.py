@@ -58,6 +58,13 @@ def debugfs(*words: str, orders: str = "") -> str:
 
 @TOOLS
 async def test_a_home_comes_back_from_its_disk_as_it_was(disk: Path) -> None:
+    docs = disk / "home" / "docs"
+    (docs / "deep").mkdir()
+    os.link(docs / "plum.txt", docs / "deep" / "twin\n")
+    os.mkfifo(docs / "pipe")
+    (docs / "deep").chmod(0o500)
+    for path in (docs / "deep", docs / "pipe"):
+        os.chown(path, USER, -1)
     machine.make_home(disk, USER, 32 << 20)
     assert not (disk / "home").exists()
     debugfs("-w", "-R", "set_inode_field /home/shut mode 0100000", str(disk / machine.HOME))
@@ -67,6 +74,9 @@ async def test_a_home_comes_back_from_its_disk_as_it_was(disk: Path) -> None:
         seen = await read_home(str(place), USER, wanted, ReadLimits())
         assert [file.refusal for file in seen] == [None, None, "link", "forbidden", "missing"]
         assert seen[0] == FileSeen(path="docs/plum.txt", data=b"a\n\xff")
+        assert (place / "docs" / "deep" / "twin\n").samefile(place / "docs" / "plum.txt")
+        assert (place / "docs" / "pipe").is_fifo()
+        assert (place / "docs" / "deep").stat().st_mode & 0o777 == 0o500
     assert " 1000 " in debugfs("-R", "ls -l /home", str(disk / machine.HOME)), "the guest knows its files as its own"
 
 

@@ -161,6 +161,44 @@ def make_home(disk: Path, uid: int, size_bytes: int) -> None:
     remove_folder(disk / "home")
 
 
+# Run without rights: debugfs copies files, folders and links. Second names and what is neither come after that. A name
+# of a listing has no slash, and each listing begins with its folder's own number.
+_COPIED = """
+import contextlib, os, re, stat, subprocess
+def debugfs(orders):
+    done = subprocess.run(["debugfs", "-f", "-", "/home.img"], input=orders.encode(), capture_output=True)
+    return re.findall(rb"/(\\d+)/(\\d+)/\\d+/\\d+/([^/]*)/\\d*/", done.stdout)
+debugfs("rdump /home /out\\n")
+folders = {int(number): b"/out/home" for number, _, name in debugfs("ls -p /\\n") if name == b"home"}
+first, added, seen = {}, [], set()
+while folders := {number: place for number, place in folders.items() if number not in seen}:
+    seen |= folders.keys()
+    below, here = {}, b""
+    for number, mode, name in debugfs("".join(f"ls -p <{number}>\\n" for number in folders)):
+        number, mode = int(number), int(mode, 8)
+        if name == b".":
+            here = folders[number]
+        elif name != b"..":
+            path = here + b"/" + name
+            if stat.S_ISDIR(mode):
+                below[number] = path
+            elif not stat.S_ISLNK(mode) and (not stat.S_ISREG(mode) or first.setdefault(number, path) != path):
+                added.append((path, first.get(number)))
+    folders = below
+for path, other in added:
+    with contextlib.suppress(OSError):
+        folder = os.path.dirname(path)
+        mode = stat.S_IMODE(os.stat(folder).st_mode)
+        os.chmod(folder, 0o700)
+        if other is None:
+            os.mkfifo(path)
+        else:
+            os.unlink(path)
+            os.link(other, path)
+        os.chmod(folder, mode)
+"""
+
+
 def dump(disk: Path, uid: int) -> Path:
     """A copy of what HOME's disk holds now, as files of `uid`. Blocks. Raises DesktopFault.
 
@@ -171,7 +209,7 @@ def dump(disk: Path, uid: int) -> Path:
         remove_folder(place)
     place.mkdir(mode=0o700)
     os.chown(place, uid, -1)
-    argv = ["debugfs", "-R", "rdump /home /out", "/home.img"]
+    argv = [command.PYTHON, "-I", "-S", "-c", _COPIED]
     binds = [("--ro-bind", disk / HOME, "/home.img"), ("--bind", place, "/out")]
     with contextlib.suppress(_EndedBadly):  # by what it has read
         _tool(_as_guest(argv, binds), uid)
