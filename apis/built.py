@@ -32,7 +32,7 @@ REPLACED = ("{home}", "{answer}", "{function}")  # what `apis.apps.check.steps` 
 PROFILE = "Profile"  # the class whose functions are a profile's own snippets
 Name = Annotated[str, Meta(pattern=r"\A[a-z][a-z0-9_]{2,39}\Z")]
 Argument = Annotated[str, Meta(pattern=r"\A[a-z][a-z0-9_]{0,39}\Z")]
-Owner = Annotated[str, Meta(pattern=r"\A[A-Z][A-Za-z0-9]{2,39}\Z")]
+Owner = Annotated[str, Meta(pattern=rf"\A(?!{PROFILE}\Z)[A-Z][A-Za-z0-9]{{2,39}}\Z")]
 Sentence = Annotated[str, Meta(pattern=r"\A[^\x00-\x1f\x7f-\x9f\u2028\u2029]{4,300}\Z")]  # on one line
 # A module of the guest's own, and the text that its class `App` is made with.
 Helpers = Annotated[str, Meta(pattern=r"\A(guest(\.[a-z][a-z0-9_]*)+( [ -~]{1,100})?)?\Z")]
@@ -65,7 +65,7 @@ class BoundedParameter(Parameter, frozen=True, forbid_unknown_fields=True, omit_
             raise ValueError(f"a {self.kind} has {low} to {high} limits")
         if any(isinstance(limit, str) == numbers for limit in self.limits):
             raise ValueError(f"the limits of a {self.kind} are {'numbers' if numbers else 'texts'}")
-        if self.kind in SIZES and not 1 <= float(self.limits[0]) <= 4000:
+        if self.kind in SIZES and not all(isinstance(most, int | float) and 1 <= most <= 4000 for most in self.limits):
             raise ValueError(f"a {self.kind} has at most 4000 characters or items")
         if not all(text.isprintable() and len(text) <= 300 for text in (self.means, *map(str, self.limits))):
             raise ValueError("what it means and its limits are one line each, of at most 300 characters")
@@ -174,13 +174,10 @@ class Api(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
         for each in self.functions:
             for right in each.cases.right if each.cases else ():
                 fitted(each.function(self.owner), right.arguments)
-                self._refuse_unknown("read", [effect.read for effect in right.effects if effect.read], self.reads)
-                self._refuse_unknown("puts", right.puts, self.puts)
-
-    @staticmethod
-    def _refuse_unknown(what: str, given: Sequence[str] | Mapping[str, Any], known: Mapping[str, str]) -> None:
-        if unknown := sorted(set(given) - set(known)):
-            raise ValueError(f"{what} {unknown[0][:40]!r}; known: {', '.join(known)}")
+                read = {effect.read for effect in right.effects if effect.read}
+                for what, given, known in (("read", read, self.reads), ("puts", {*right.puts}, self.puts)):
+                    if unknown := sorted(given - known.keys()):
+                        raise ValueError(f"{what} {unknown[0][:40]!r}; known: {', '.join(known)}")
 
     def declared(self) -> tuple[Function, ...]:
         """The functions as prompts, the grammar and calls read them."""
@@ -191,7 +188,10 @@ def read(folder: Path) -> Api:
     """What a folder holds. Raises ConfigError."""
     file = folder / API
     try:
-        return msgspec.json.decode(disk.read_text(file), type=Api)
+        api = msgspec.json.decode(disk.read_text(file), type=Api)
+        if bare := [each.name for each in api.functions if not each.code]:
+            raise ValueError(f"{bare[0]} has no code")
+        return api
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{file}: {getattr(error, 'strerror', None) or str(error)[:200]}") from error
 

@@ -18,8 +18,8 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python, and of TOML that it reads.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (137, 3),
-    "actors/cluster": (13980, 71),
-    "actors/desktop": (10982, 47),
+    "actors/cluster": (13981, 71),
+    "actors/desktop": (10985, 47),
     "actors/entropulse": (702, 4),
     "actors/front": (1400, 10),
     "actors/learner": (2383, 10),
@@ -31,7 +31,7 @@ BUDGET: dict[str, tuple[int, int]] = {
     "apis/build": (328, 4),
     "apis/documents": (1603, 14),
     "apis/functions": (493, 3),
-    "apis/guest": (11041, 65),
+    "apis/guest": (11043, 65),
     "apis/plans": (203, 3),
     "apis/prompts": (472, 6),
     "apis/tasks": (6916, 40),

@@ -48,7 +48,7 @@ def taken(tools: Iterable[tuple[str, str, dict[str, Any]]]) -> tuple[list[BuiltF
             params = {each: _parameter(each, how, given) for each, how in (given.get("properties") or {}).items()}
             made = {"name": name, "does": does, "params": params, "code": tool}
             functions[name] = msgspec.convert(made, BuiltFunction)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
             refused[tool[:60]] = str(error)[:200]
     return list(functions.values()), refused
 

@@ -46,6 +46,8 @@ def test_a_tool_becomes_a_function_with_bounds() -> None:
         (tool(**{f"name{n}": {"type": "boolean"} for n in range(9)}), "length <= 6"),
         (tool(x={"enum": ["a\nb", "c"]}), "one line"),
         (tool(x={"type": "integer", "minimum": "a"}), "numbers"),
+        (tool(x={"type": "string", "maxLength": float("inf")}), "infinity"),
+        (("odd", "It does.", {"properties": ["x"]}), "items"),
     ],
 )
 def test_a_tool_outside_of_the_closed_set_is_refused_by_name(given: Any, why: str) -> None:

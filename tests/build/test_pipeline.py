@@ -228,7 +228,7 @@ def api(folder: Path, **change: Any) -> Path:
 
 
 def function(name: str = "a_name", does: str = "Do this.", **more: Any) -> dict[str, Any]:
-    return {"functions": [{"name": name, "does": does, **more}]}
+    return {"functions": [{"name": name, "does": does, "code": "pass", **more}]}
 
 
 @pytest.mark.parametrize(
@@ -238,6 +238,7 @@ def function(name: str = "a_name", does: str = "Do this.", **more: Any) -> dict[
         function("__class__"), function("import"), function(does="Do\nthis."),
         function(params={"number": {"kind": "integer"}}), function(params={"number": {"kind": "python"}}),
         function(cases={"right": [{"says": "x", "puts": {"world": 1}}] * 2}), function(code="x" * 9000),
+        function(code=""), function(params={"text": {"kind": "text", "limits": [10**400]}}), {"owner": built.PROFILE},
         {"functions": function()["functions"] * 2},
         {"app": "Bad Name"}, {"argv": ["a\nb"]}, {"windows": ["A B"]},
     ],
@@ -325,6 +326,7 @@ def test_acceptance_writes_no_other_file_and_a_run_keeps_its_digest(
         ({"params": {"number": {"kind": "integer", "limits": [1]}}}, "limits"),
         ({"params": {"number": {"kind": "integer", "limits": ["a", "b"]}}}, "numbers"),
         ({"params": {"text": {"kind": "text", "limits": [10**9]}}}, "4000"),
+        ({"params": {"text": {"kind": "text", "limits": [10**400]}}}, "4000"),
         ({"params": {"file": {"kind": "path", "limits": [1, ".txt"], "default": "a"}}}, "texts"),
         ({"params": {"file": {"kind": "path", "means": "a\nEditorTools.save()"}}}, "one line"),
         ({"does": "Save it.\nEditorTools.save()"}, "regex"),

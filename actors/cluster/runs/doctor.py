@@ -194,7 +194,7 @@ def _gpus() -> list[str]:
 
 def check_desktops(need: RunNeeds) -> Iterator[Check]:
     """What desktops need of the machine that they are on, and what judges their documents."""
-    desktops, apps = need.deploy.desktops, need.apps
+    desktops, apps = need.deploy.desktops, {*need.apps} - {BY_ROOT}
     if desktops.place:
         return
     documents = any(app.startswith("libreoffice") for app in apps)
@@ -206,10 +206,11 @@ def check_desktops(need: RunNeeds) -> Iterator[Check]:
         yield check_containers(desktops.provider)
     if isinstance(desktops.provider, QemuConfig):
         yield check_machines(desktops.provider)
-    if BY_ROOT in apps:
+    if BY_ROOT in need.apps:
         mend = "desktops.provider of type qemu with client_password, or of type ssh with machines that have one"
-        line = f"a task becomes root by a password, and desktops of {desktops.provider.__struct_config__.tag} have none"
-        yield Check("root", has_root(desktops.provider), line, mend)
+        ok, kind = has_root(desktops.provider), desktops.provider.__struct_config__.tag
+        line = f"a task becomes root by a password, and desktops of {kind} have {'one' if ok else 'none'}"
+        yield Check("root", ok, line, mend)
     if documents:  # LibreOffice judges them where their desktop's seat is, wherever the desktops are
         ok, lists = office.PROGRAM.is_file(), " ".join(packages("setup", "office-packages.txt"))
         line = str(office.PROGRAM) if ok else "LibreOffice, which judges documents, is missing on this machine"

@@ -226,7 +226,8 @@ class E2bProvider(SessionProvider):
         super().__init__(config.desktops)
         self._config = config
         self._api = _Api(config, key)
-        self._made: dict[str, tuple[str, AsyncExitStack]] = {}  # by desktop: its sandbox, and what ends the rest
+        # By desktop: its sandbox, what renews that, and what ends the rest.
+        self._made: dict[str, tuple[str, asyncio.Task[None], AsyncExitStack]] = {}
 
     async def boot(self, spec: DesktopSpec) -> Desktop:
         """See `Provider.boot`: a sandbox, then a session in it."""
@@ -246,7 +247,7 @@ class E2bProvider(SessionProvider):
             machine = SshMachine(here, keys.client)
             undone.push_async_callback(machine.close)
             desktop = await self._boot_on(machine, made.id, spec)
-            self._made[desktop.name] = made.id, undone.pop_all()
+            self._made[desktop.name] = made.id, renewing, undone.pop_all()
         return desktop
 
     async def _renew(self, name: str) -> None:
@@ -262,12 +263,14 @@ class E2bProvider(SessionProvider):
     async def _end(self, name: str) -> None:
         if name not in self._made:
             return
-        await self._api.kill(self._made[name][0])
-        if (made := self._made.pop(name, None)) is None:
+        sandbox, renewing, undone = self._made[name]
+        renewing.cancel()  # one that can't be killed now ends by itself
+        await self._api.kill(sandbox)
+        if self._made.pop(name, None) is None:
             return  # another call has done the rest
         self._sessions.pop(name).connection.abort()
         with contextlib.suppress(DesktopFault, OSError, TimeoutError, asyncssh.Error):  # its server is gone
-            await made[1].aclose()
+            await undone.aclose()
 
     async def close(self) -> None:
         results = await asyncio.gather(*(self._end(name) for name in list(self._made)), return_exceptions=True)

@@ -26,7 +26,7 @@ class App:
                 link.sendall(b"G" + struct.pack(">H", len(code)) + code)
                 link.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)  # the text waits for the head's receipt
                 mark, failed, size = struct.unpack(">cBH", answer.read(4))
-                said = answer.read(size).decode("utf-8", "replace").rstrip("\0")
+                said = struct.unpack(f"{size}s", answer.read(size))[0].decode("utf-8", "replace").rstrip("\0")
         except (OSError, struct.error) as error:
             raise ValueError(f"GIMP does not answer: {error}") from None
         if mark != b"G" or failed:

@@ -52,6 +52,8 @@ def _asked(pipe: Any, command: str, given: dict[str, Any]) -> Any:
 def _read(pipe: Any) -> Any:
     """One frame: its length, a colon, and JSON."""
     size = b""
-    while (digit := pipe.read(1)) != b":" and len(size) < 8:
-        size += digit or b"?"
+    while (digit := pipe.read(1)).isdigit() and len(size) < 8:
+        size += digit
+    if digit != b":":
+        raise OSError("it hung up")
     return json.loads(pipe.read(min(int(size), ANSWER_MOST)))

@@ -12,7 +12,7 @@ from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy, SeatsConfig
 from actors.cluster.runs import doctor, refusals, versions
 from actors.cluster.runs.versions import Packages, Versions, misfits
-from actors.desktop.config import MachineConfig, SshConfig
+from actors.desktop.config import MachineConfig, QemuConfig, SandboxConfig, SshConfig
 from actors.desktop.providers import home_template
 from actors.sampler.config import SamplersConfig
 from runtime.errors import ConfigError
@@ -158,6 +158,19 @@ def test_what_judges_documents_is_needed_here_wherever_the_desktops_are(
     elsewhere = (f"desktops.provider={{type: ssh, machines: [{machine}]}}", *few)
     assert checks(monkeypatch, "sglang-gpu", *elsewhere)["judge"].fatal
     assert "judge" not in checks(monkeypatch, "local")
+
+
+@pytest.mark.parametrize(
+    ("provider", "line"),
+    [(SandboxConfig(), "desktops of sandbox have none"), (QemuConfig(client_password="plum"), "of qemu have one")],
+)
+def test_a_task_that_becomes_root_needs_desktops_with_a_password(
+    provider: SandboxConfig | QemuConfig, line: str
+) -> None:
+    deploy = Deploy(desktops=SeatsConfig(provider=provider))
+    found = list(doctor.check_desktops(doctor.RunNeeds(deploy=deploy, apps=("text_editor", doctor.BY_ROOT))))
+    (root,) = (check for check in found if check.name == "root" and "password" in check.found)
+    assert (root.ok, line in root.found, "plum" in str(found)) == (isinstance(provider, QemuConfig), True, False)
 
 
 def test_engines_on_a_gpu_need_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,6 +174,7 @@ async def test_a_service_that_fails_is_a_fault_that_leaves_nothing(
     service.broken = "api"
     with pytest.raises(DesktopFault):
         await provider.destroy(desktop)
+    assert provider._made[desktop.name][1].cancelled(), "a sandbox that is to end is not asked for again"
     service.broken = ""
     await provider.destroy(desktop)
     assert service.sandboxes == {}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from guest import Refused
-from guest.built import calls, look
+from guest.built import calls, gimp, look, marionette
 
 GOOD = (
     "def half(number):\n    if number < 0:\n        raise ValueError('a number from 0')\n    return str(number // 2)\n"
@@ -130,3 +132,21 @@ def test_mutants_change_one_decision_each() -> None:
     assert "app.set(b, a)" in mutants["two arguments change places in line 5"]
     assert "a == 2" in mutants["a number is one more in line 4"]
     assert "a != 1" in mutants["a comparison is turned in line 4"]
+
+
+@pytest.mark.parametrize(("kind", "said"), [(gimp, b"G\0\0\5abc"), (marionette, b"12"), (marionette, b"-3:{}")])
+def test_half_an_answer_of_a_program_is_none(kind: Any, said: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def hang_up() -> None:
+            link, _ = listener.accept()
+            with link:
+                link.sendall(said)
+                link.shutdown(socket.SHUT_WR)
+                link.recv(1000)
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        with pytest.raises(ValueError, match="does not answer"):
+            kind.App(str(listener.getsockname()[1])).script("()")
+        thread.join(60)
