@@ -55,7 +55,7 @@ class McpTools:
         """What a tool says. Raises GuestRefused."""
         from mcp import McpError
 
-        if server not in self._sessions:
+        if server not in self._sessions or self._sessions[server][1].done():
             session = asyncio.get_running_loop().create_future()
             task = asyncio.create_task(_held(server, session), name="mcp")
             self._sessions[server] = session, task

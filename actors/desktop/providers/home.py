@@ -106,7 +106,7 @@ def packed(contents: Mapping[str, bytes | Path], mode: Literal["w", "w:gz"] = "w
     with tarfile.open(fileobj=archive, mode=mode) as tar:
         for name, content in contents.items():
             if isinstance(content, Path):
-                tar.add(content, name)
+                tar.add(content, name, filter=lambda entry: entry.replace(uid=0, gid=0, uname="", gname=""))
                 continue
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(content), 0o600

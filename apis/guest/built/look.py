@@ -41,10 +41,15 @@ def problems(tree: ast.Module, name: str, params: list[str], imports: list[str])
             yield f"line {node.lineno}: a source has imports, constants and functions alone"
     if name not in functions:
         yield f"it defines no function {name}"
-    elif [node.arg for node in ast.walk(functions[name]) if isinstance(node, ast.arg)] != params:
+    elif not _takes(functions[name], params):
         yield f"{name} takes exactly these parameters, in this order: {', '.join(params) or 'none'}"
     for each in ast.walk(tree):
         yield from _of_node(each, imports)
+
+
+def _takes(arguments: ast.arguments, params: list[str]) -> bool:
+    other = arguments.posonlyargs, arguments.vararg, arguments.kwonlyargs, arguments.kwarg
+    return [each.arg for each in arguments.args] == params and not any(other)
 
 
 def _of_node(node: ast.AST, imports: list[str]) -> Iterator[str]:

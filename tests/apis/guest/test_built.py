@@ -71,6 +71,8 @@ def test_ten_megabytes_are_cut_and_what_is_printed_is_no_answer(tried: Any) -> N
         ("def f(b, a):\n    return a", "exactly these parameters"),
         ("def g(a, b):\n    return a", "defines no function f"),
         ("def f(a, b, *c):\n    return a", "exactly these parameters"),
+        ("def f(a, *b):\n    return a", "exactly these parameters"),
+        ("def f(*, a, b):\n    return a", "exactly these parameters"),
         ("import socket\ndef f(a, b):\n    return a", "imports socket; allowed: re"),
         ("from os.path import join\ndef f(a, b):\n    return a", "imports os.path"),
         ("def f(a, b):\n    return eval(a)", "uses eval"),
