@@ -193,7 +193,7 @@ def read(folder: Path) -> Api:
             raise ValueError(f"{bare[0]} has no code")
         return api
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{file}: {getattr(error, 'strerror', None) or str(error)[:200]}") from error
+        raise ConfigError(f"{file}: {getattr(error, 'strerror', None) or str(error)[:200]}; see deploy/apis") from error
 
 
 def write(folder: Path, api: Api) -> None:

@@ -206,7 +206,7 @@ def read_exemplars(names: Sequence[str]) -> list[str]:
             try:
                 texts += [line.strip() for line in disk.read_text(Path(name)).splitlines() if line.strip()]
             except (OSError, UnicodeDecodeError) as error:
-                raise ConfigError(f"--tasks {name}: {error}") from error
+                raise ConfigError(f"--tasks {name}: {getattr(error, 'strerror', None) or error}") from error
         elif tasksets.is_of_files(name):
             texts += [osworld.load(disk.read_bytes(file)).instruction for file in tasksets.files_at(name)]
         else:

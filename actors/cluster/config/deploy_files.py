@@ -35,14 +35,14 @@ def _deploy_files(folder: Path) -> list[Path]:
 
 def locate(name: str) -> Path:
     """The deploy file called `name`: a path, or a bundled file's name. Raises ConfigError with the nearest name."""
-    path = Path(name)
-    if os.path.isfile(path):
-        return path
+    if os.path.isfile(name):
+        return Path(name)
     known = bundled()
     bare = name.removeprefix("./").removeprefix("deploy/").removesuffix(".yaml")
     if bare in known:
         return known[bare]
-    raise ConfigError(f"{name}: no such deploy file; {hint(bare, known)}")
+    what = "a folder, and no deploy file" if os.path.isdir(name) else "no such deploy file"
+    raise ConfigError(f"{name}: {what}; {hint(bare, known)}")
 
 
 def lasting(name: str) -> str:

@@ -99,7 +99,7 @@ def parse_yaml(text: str, source: str) -> Any:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark is not None else ""
-        problem = getattr(error, "problem", None) or "not YAML"
+        problem = (getattr(error, "problem", None) or "not YAML").replace("any token", "a value (a tab, @, %)")
         raise ConfigError(f"{source}: {where}{problem}") from None
 
 
@@ -238,7 +238,7 @@ def _wrong(data: Any, shape: inspect.Type, at: str, known: tuple[str, ...]) -> I
         if len(structs) > 1:
             if str(data.get(tag)) not in tags:
                 full, got = _join(at, tag), f"got {data[tag]}" if tag in data else "it is missing"
-                yield full, f"{full}: expected one of {', '.join(tags)}, {got}"
+                yield full, f"{full}: {got}; {hint(str(data.get(tag, '')), tags)}"
                 return
             struct = structs[tags.index(str(data[tag]))]
         fields = {field.encode_name: field for field in struct.fields}
@@ -278,7 +278,7 @@ def _no_choice(data: Any, parts: tuple[inspect.Type, ...], at: str) -> Iterator[
             return
     optional = data is None and any(isinstance(part, inspect.NoneType) for part in parts)
     if choices and str(data) not in choices and not optional:
-        yield at, f"{at}: expected one of {', '.join(one or repr(one) for one in choices)}, got {data}"
+        yield at, f"{at}: got {data}; {hint(str(data), [one or repr(one) for one in choices])}"
 
 
 def _right_key(full: str, siblings: list[str], at: str, known: tuple[str, ...]) -> str:

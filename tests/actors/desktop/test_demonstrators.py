@@ -251,7 +251,7 @@ def test_a_pool_is_declared_in_the_deploy_file() -> None:
     assert "o is there twice" in refused(oracle, oracle)
     assert "names no member" in refused({**oracle, "name": "policy"})
     assert "haste is 1" in refused({**oracle, "haste": 1.0})
-    assert "route: expected one of '', api, gui, mixed, got apl" in refused({**oracle, "route": "apl"})
+    assert "route: got apl; did you mean api?" in refused({**oracle, "route": "apl"})
     assert "url is 'x'" in refused({"type": "endpoint", "name": "e", "url": "x", "model": "m"})
     assert "unknown key demos.demonstrators.0.nois" in refused({**oracle, "nois": 1.0})
     assert [one.name for one in lanes.pool_of(DemonstrationsConfig(attempts_per_task=1))] == [
