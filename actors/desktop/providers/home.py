@@ -106,12 +106,19 @@ def packed(contents: Mapping[str, bytes | Path], mode: Literal["w", "w:gz"] = "w
     with tarfile.open(fileobj=archive, mode=mode) as tar:
         for name, content in contents.items():
             if isinstance(content, Path):
-                tar.add(content, name, filter=lambda entry: entry.replace(uid=0, gid=0, uname="", gname=""))
+                tar.add(content, name, filter=_without_owner)
                 continue
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(content), 0o600
             tar.addfile(entry, io.BytesIO(content))
     return archive.getvalue()
+
+
+def _without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """It becomes whoever unpacks it."""
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
 
 
 EDITOR_PLACE = "COMPUTERRL_VSCODE"  # the variable that names another folder
