@@ -154,7 +154,7 @@ def folders_of(owner: subprocess.Popen[str], state_dir: str) -> list[str]:
 
 def ends_by_itself(owner: subprocess.Popen[str]) -> None:
     """Nobody reaps: the sandboxes of a killed owner end."""
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + 90
     quiet = 0  # one look may miss a process that was forking just then
     while quiet < 5:
         quiet = 0 if left_of(owner)["processes"] else quiet + 1

@@ -115,7 +115,7 @@ def packed(contents: Mapping[str, bytes | Path], mode: Literal["w", "w:gz"] = "w
 
 
 def _without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """It becomes whoever unpacks it."""
+    """Make an entry belong to the user that unpacks it."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     return entry
