@@ -7,6 +7,7 @@ and /execute. The machine stays as it is but for one folder. What a machine answ
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import aiohttp
 import asyncssh
@@ -33,8 +34,13 @@ printf %s "$1" >host_key && printf %s "$2" >authorized_keys && cat >sshd_config 
 END
 {SSHD} -t -f {PLACE}/sshd_config && id -un || exit
 test "$3" = 0 && exit
-kill "$(cat pid 2>/dev/null)" 2>/dev/null  # a server with other keys is one of a former run
-exec {SSHD} -f {PLACE}/sshd_config -p "$3" -o PidFile={PLACE}/pid
+looks=0
+again() {{ looks=$((looks + 1)); test $looks -lt 300 && sleep 0.1; }}
+old=$(cat pid 2>/dev/null) && kill "$old" 2>/dev/null  # a server with other keys is one of a former run
+while test -n "$old" && kill -0 "$old" 2>/dev/null && again; do :; done  # it has the port until it has ended
+rm -f pid
+{SSHD} -f {PLACE}/sshd_config -p "$3" -o PidFile={PLACE}/pid || exit
+while ! test -s pid; do again || exit; done  # it detaches first, and writes its number once it listens
 """
 _LACKING = f"""
 import importlib.util, os
@@ -119,11 +125,9 @@ class WayIn:
 
     async def _ready(self, http: aiohttp.ClientSession) -> None:
         while True:
-            try:
+            with contextlib.suppress(DesktopFault):  # it boots
                 if await asked(http, "GET", f"{self._url}/screenshot") is not None:
                     return
-            except DesktopFault:  # it boots
-                await asyncio.sleep(_LOOK_S)
             await asyncio.sleep(_LOOK_S)
 
     async def _refuse_other(self, http: aiohttp.ClientSession, size: tuple[int, int]) -> None:

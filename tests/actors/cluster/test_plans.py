@@ -61,7 +61,7 @@ def test_each_option_of_the_learner_is_one_key_that_a_plan_shows(option: str) ->
 def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
     smoke = said("smoke")
     assert smoke["batches"].startswith("1 group of 4 episodes per RL step")
-    assert smoke["phases"].endswith("80 steps of cloning, 1 step of RL in 1 phase")
+    assert smoke["phases"].endswith("20 steps of cloning, 1 step of RL in 1 phase")
     assert smoke["engine"] == "embedded on cpu"
     assert smoke["learning"].startswith("advantages by step, token_mean")
     chosen = said("smoke", "learner.rl.baseline=leave_one_out", "learner.rl.ratio=sequence", "learner.rl.kl_coef=0.05")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -105,6 +106,16 @@ async def test_a_command_gets_the_password_of_the_images_and_nothing_shows_it(pr
         await leased(provider, without, link).call("run", call, 10.0)
     await link.close()
     await provider.destroy(desktop)
+
+
+async def test_a_server_that_listens_after_it_has_detached_is_waited_for(
+    provider: SshProvider, monkeypatch: pytest.MonkeyPatch
+):
+    late, changed = re.subn(r"(?m)^(\S+sshd -f .*) \|\| exit$", r"(sleep 1; \1) >/dev/null 2>&1 &", osworld._SERVER)
+    assert changed == 1
+    monkeypatch.setattr(osworld, "_SERVER", late)
+    for _ in range(2):  # the second one takes the port of the first
+        await provider.destroy(await provider.boot(DesktopSpec()))
 
 
 async def test_a_machine_of_another_screen_is_refused_with_the_key_that_mends_it(provider: SshProvider):
