@@ -141,15 +141,9 @@ def origin(programme: Programme, cell: ProgrammeRun, runs: Path) -> ProgrammeRun
     return ProgrammeRun(TRUNK, arm.trunk, cell.seed)
 
 
-def cells(programme: Programme, stage: ArmStage, best: Sequence[str], runs: Path) -> Iterator[ProgrammeRun]:
-    """The runs of a stage in the order of play, each after what it goes on from."""
-    for seed in stage.seeds:
-        for arm in dict.fromkeys([*stage.arms, *best]):
-            cell = ProgrammeRun(stage.name, arm, seed)
-            before = origin(programme, cell, runs)
-            if before is not None and before.stage == TRUNK:
-                yield before
-            yield cell
+def cells(stage: ArmStage, best: Sequence[str]) -> list[ProgrammeRun]:
+    """The runs of a stage in the order of play."""
+    return [ProgrammeRun(stage.name, arm, seed) for seed in stage.seeds for arm in dict.fromkeys([*stage.arms, *best])]
 
 
 def words(programme: Programme, cell: ProgrammeRun, runs: Path) -> list[str]:
@@ -416,8 +410,9 @@ def carry_out(file: Path, runs: Path, hours: float) -> int:
                 raise ConfigError(f"{cell.name} was refused, as said above: mend that, and start the programme again")
         if _ended(runs / cell.name):
             kept = into / f"{cell.name}{SUFFIX}"
-            kept.with_suffix(".part").write_bytes(slim(run_data.read_run(runs / cell.name)))
-            kept.with_suffix(".part").replace(kept)
+            if not kept.exists():
+                kept.with_suffix(".part").write_bytes(slim(run_data.read_run(runs / cell.name)))
+                kept.with_suffix(".part").replace(kept)
             write_page(into.with_suffix(".md"), page(plan, results(into), runs))
     return 1
 
@@ -432,12 +427,18 @@ def next_cell(plan: Programme, found: Mapping[str, RunFigures], runs: Path) -> P
 
 
 def _missing(plan: Programme, found: Mapping[str, RunFigures], runs: Path) -> Iterator[tuple[ProgrammeRun, str]]:
-    """The runs without a result in the order of play, each with why it is left out; "" where it is not."""
+    """The runs without a result in the order of play, each with why it is left out; "" where it is not.
+
+    A trunk that a run goes on from comes before it, also one with a result whose folder is gone.
+    """
     for stage in plan.stages:
-        chosen = best(plan, stage, found) if stage.best else []
-        for cell in dict.fromkeys(cells(plan, stage, chosen, runs)):
-            if cell.name not in found:
-                yield cell, left_out(runs / cell.name)
+        for cell in cells(stage, best(plan, stage, found) if stage.best else []):
+            if cell.name in found:
+                continue
+            before = origin(plan, cell, runs)
+            if before is not None and before.stage == TRUNK and not _ended(runs / before.name):
+                yield before, left_out(runs / before.name)
+            yield cell, left_out(runs / cell.name)
 
 
 def page(plan: Programme, found: Mapping[str, RunFigures], runs: Path) -> str:

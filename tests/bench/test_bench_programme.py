@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 
@@ -100,9 +101,13 @@ def test_trunks_come_first_and_stages_wait_for_each_other(plan: programme.Progra
         "trunk-cloned-0", *(f"screen-{arm}-0" for arm in arms), "trunk-cloned-1", *(f"screen-{arm}-1" for arm in arms),
     ]  # fmt: skip
     assert programme.best(plan, plan.stages[1], found) == ["loo"]
-    rest = [cell.name for cell in programme.cells(plan, plan.stages[1], ["loo"], tmp_path)]
+    rest = [cell.name for cell, _ in programme._missing(plan, found, tmp_path)]
     assert rest[:3] == ["final-base-0", "final-bc-0", "final-loo-0"], "seeds that were screened need no trunk"
     assert rest[6:] == ["trunk-cloned-2", "final-base-2", "final-bc-2", "trunk-cloned-2", "final-loo-2"]
+    shutil.rmtree(tmp_path / "trunk-cloned-1")
+    del found["screen-loo-1"]
+    again = programme.next_cell(plan, found, tmp_path)
+    assert again == ProgrammeRun("trunk", "cloned", 1), "one that is gone is played again, for what goes on from it"
 
 
 def test_a_run_has_its_keys_and_its_origin_from_the_file(plan: programme.Programme, tmp_path: Path) -> None:
