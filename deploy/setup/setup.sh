@@ -117,8 +117,13 @@ make_venv() {
 }
 
 pip_quiet() {
-    "$venv/bin/python" -m pip --disable-pip-version-check --no-input -q "$@" >.cache/pip.log 2>&1 ||
-        { tail -n 15 .cache/pip.log >&2; return 1; }
+    local growth code=0
+    while sleep 20 >/dev/null 2>&1; do say "packages: $(du -sm "$venv" | cut -f1) MB are in $venv"; done &
+    growth=$!
+    "$venv/bin/python" -m pip --disable-pip-version-check --no-input -q "$@" >.cache/pip.log 2>&1 || code=$?
+    kill "$growth" 2>/dev/null || true
+    wait "$growth" 2>/dev/null || true
+    [ $code = 0 ] || { tail -n 15 .cache/pip.log >&2; return 1; }
 }
 
 # torch first and alone, by its version: the index then gives the build for this machine, whose hash is its own. All

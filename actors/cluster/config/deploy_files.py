@@ -42,7 +42,7 @@ def locate(name: str) -> Path:
     if bare in known:
         return known[bare]
     what = "a folder, and no deploy file" if os.path.isdir(name) else "no such deploy file"
-    raise ConfigError(f"{name}: {what}; {hint(bare, known)}")
+    raise ConfigError(f"{name}: {what}; {hint(bare, known, cutoff=0.7)}")
 
 
 def lasting(name: str) -> str:

@@ -33,8 +33,7 @@ def nearest(word: str, options: Iterable[str], *, cutoff: float = 0.6) -> str | 
 def hint(word: str, options: Iterable[str], *, shown: int = 12, cutoff: float = 0.6) -> str:
     """A clause for the end of an error line: the nearest option, else the options themselves."""
     known = list(options)
-    best = nearest(word, known, cutoff=cutoff)
-    if best is not None:
+    if (best := nearest(word, known, cutoff=cutoff)) is not None:
         return f"did you mean {best}?"
     if not known:
         return "there are none"

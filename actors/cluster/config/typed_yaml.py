@@ -232,8 +232,8 @@ def _wrong(data: Any, shape: inspect.Type, at: str, known: tuple[str, ...]) -> I
     A mapping that leaves its usual `type` out gets it. `known` are all settable paths.
     """
     shapes = parts(shape)
-    structs = [part for part in shapes if isinstance(part, inspect.StructType)] if isinstance(data, dict) else []
-    if structs:
+    structs = [part for part in shapes if isinstance(part, inspect.StructType)]
+    if structs and isinstance(data, dict):
         struct, tag, tags = structs[0], structs[0].tag_field or "type", [str(one.tag) for one in structs]
         if len(structs) > 1:
             if str(data.get(tag)) not in tags:
@@ -255,6 +255,9 @@ def _wrong(data: Any, shape: inspect.Type, at: str, known: tuple[str, ...]) -> I
         for path, value, why in out_of_bounds(data, shape, at):
             yield path, f"{path} is {value}: {why}"
         yield from _no_choice(data, shapes, at)
+        if structs and structs[0].tag_field and data is not None:
+            kinds = hint(str(data), [str(part.tag) for part in structs])
+            yield at, f"{at}: got {data}; its kind is set by {_join(at, structs[0].tag_field)}; {kinds}"
     for part in shapes:
         for key, value, its in items(data, part):
             yield from _wrong(value, its, _join(at, key), known)

@@ -69,6 +69,11 @@ def test_an_error_is_one_line_with_source_path_and_nearest_key(data: object, exp
             "--set samplers.engine.python=x: unknown key samplers.engine.python; type embedded has none, type"
             " sglang has it",
         ),
+        (
+            "desktops.provider=contaner",
+            "--set desktops.provider=contaner: desktops.provider: got contaner; its kind is set by"
+            " desktops.provider.type; did you mean container?",
+        ),
         ("run.seed.deep=1", "--set run.seed.deep=1: run.seed holds no keys of its own"),
         ("tasks.train.4.count=1", "--set tasks.train.4.count=1: tasks.train.4 holds no keys of its own"),
     ],
