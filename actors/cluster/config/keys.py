@@ -114,9 +114,9 @@ def _default(field: inspect.Field) -> str | None:
 
 
 def matching(word: str, keys: Iterable[Key]) -> list[Key]:
-    """Those that have `word` in them, or in what they mean."""
-    low = word.lower()
-    return [one for one in keys if low in one.key.lower() or low in one.meaning.lower()]
+    """Those that have `word` in their name, choices or meaning."""
+    texts = {one: f"{one.key} {one.type * ('|' in one.type)} {one.meaning}".lower() for one in keys}
+    return [one for one, text in texts.items() if word.lower() in text]
 
 
 def described(one: Key, columns: int) -> str:

@@ -112,7 +112,7 @@ def test_each_is_set_by_a_bundled_file_or_looked_at_by_a_test() -> None:
     assert unseen == [], "a key that nothing needs goes"
 
 
-def test_a_word_is_looked_for_in_names_and_meanings(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_word_is_looked_for_in_names_choices_and_meanings(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["keys", "STALENESS"]) == 0
     assert capsys.readouterr().out == (
         "replay.max_staleness = 1   whole number\n"
@@ -122,6 +122,8 @@ def test_a_word_is_looked_for_in_names_and_meanings(capsys: pytest.CaptureFixtur
     kind, *rest = json.loads(capsys.readouterr().out)
     assert (kind["key"], kind["type"], kind["default"]) == ("samplers.engine.type", "embedded | sglang", "embedded")
     assert {one["advanced"] for one in rest} == {True}
+    assert cli.main(["keys", "trajectory_mean"]) == 0
+    assert capsys.readouterr().out.startswith("learner.loss_aggregation = token_mean"), "or in choices"
     assert cli.main(["keys", "demos.demonstrators[].url"]) == 0
     assert "demos.demonstrators[].url (no default)   text\n    (endpoint) Gives" in capsys.readouterr().out
 
