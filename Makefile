@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # so there are more workers than cores.
 PYTEST := $(PY) -m pytest tests --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup train test test-fast test-change test-all pytest proofs lint style types mutants wheel bench programme soak scripted standins sglang-cpu sglang-gpu gpu-check seeing vscode osworld-apps containers vm-image osworld-judge agree ray extras smollm chat-templates megatron-today fresh-root clean
+.PHONY: setup train test test-fast test-change test-real test-all pytest proofs lint style types mutants wheel bench programme soak scripted standins sglang-cpu sglang-gpu gpu-check seeing vscode osworld-apps containers vm-image osworld-judge agree ray extras smollm chat-templates megatron-today fresh-root clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -24,9 +24,13 @@ test: style
 test-fast: setup
 	$(PYTEST) -n 2 -m "not desktop and not engine and not slow and not proof"
 
-# What the check of a change (.ci/run) runs: the suite, every function on its real application, the tests against real
-# SGLang and on several machines with Ray. Where VS Code can't be fetched, its functions are called unavailable.
-test-change: test sglang-cpu ray
+# What the check of a change (.ci/run) runs: the suite, and what follows.
+test-change: test
+	@$(MAKE) --no-print-directory test-real
+
+# Every function on its real application, the tests against real SGLang, and those on several machines with Ray. Where
+# VS Code can't be fetched, its functions are called unavailable.
+test-real: setup sglang-cpu ray
 	@$(MAKE) --no-print-directory vscode || echo "VS Code could not be set up"
 	.venv/bin/computerrl apis check --repeats 1 --no-targets
 	COMPUTERRL_TEST_SGLANG=1 $(PY) -m pytest tests/sglang -n 0 -m "not proof"
