@@ -256,8 +256,8 @@ def _wrong(data: Any, shape: inspect.Type, at: str, known: tuple[str, ...]) -> I
             yield path, f"{path} is {value}: {why}"
         yield from _no_choice(data, shapes, at)
         if structs and structs[0].tag_field and data is not None:
-            kinds = hint(str(data), [str(part.tag) for part in structs])
-            yield at, f"{at}: got {data}; its kind is set by {_join(at, structs[0].tag_field)}; {kinds}"
+            near = hint(str(data), [str(part.tag) for part in structs])
+            yield at, f"{at}: got {data}; its kind is set by {_join(at, structs[0].tag_field)}; {near}"
     for part in shapes:
         for key, value, its in items(data, part):
             yield from _wrong(value, its, _join(at, key), known)
