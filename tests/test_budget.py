@@ -18,8 +18,8 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python, and of TOML that it reads.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (137, 3),
-    "actors/cluster": (13983, 71),
-    "actors/desktop": (10996, 47),
+    "actors/cluster": (13991, 71),
+    "actors/desktop": (11011, 47),
     "actors/entropulse": (702, 4),
     "actors/front": (1400, 10),
     "actors/learner": (2383, 10),

@@ -15,11 +15,12 @@ from actors.desktop.answers import Answerer
 from actors.desktop.config import SeatConfig
 from actors.desktop.demonstrators import of_oracle
 from actors.desktop.episode import Episode
+from actors.desktop.memo import Memo
 from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.recorder import EndState, Recorder
-from actors.desktop.scene import DesktopScene
+from actors.desktop.scene import DesktopScene, RememberedScene
 from actors.errors import DesktopFault
 from actors.replay.messages import Fault, Lane, Outcome, Phase, PhaseRef, Reservation, Sampling, StepPayload, StepRef
 from apis.actions.spaces import ActionSpace
@@ -50,7 +51,7 @@ class Play(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Player:
-    """Plays tasks, any number at the same time, on the desktops of `pool`."""
+    """Plays tasks, any number at the same time, on the desktops of `pool`; what `memo` knows needs none."""
 
     def __init__(
         self,
@@ -59,8 +60,10 @@ class Player:
         *,
         retries: int = FAULT_BUDGET,
         desktop: Callable[[BootedDesktop], LeasedDesktop] = LeasedDesktop,
+        memo: Memo | None = None,
     ) -> None:
         self._pool = pool
+        self._memo = memo
         self._config = config or SeatConfig(screenshots="none")
         self._retries = retries
         self._desktop = desktop
@@ -86,14 +89,20 @@ class Player:
             return msgspec.structs.replace(tried, route=route, faults=faults)
 
     async def _try(self, work: Reservation, answerer: Answerer, steps: _Steps) -> Play:
-        booted = await self._pool.acquire(self._config.lease_timeout_s, holder=work.task)
+        leased: list[BootedDesktop] = []
+
+        async def lease() -> DesktopScene:
+            leased.append(await self._pool.acquire(self._config.lease_timeout_s, holder=work.task))
+            return DesktopScene(work, self._desktop(leased[0]), self._config)
+
         try:
-            before, began = (await booted.provider.probe(booted.desktop)).cpu_s, time.monotonic()
-            scene = DesktopScene(work, self._desktop(booted), self._config)
+            scene = await lease() if self._memo is None else RememberedScene(work.task, self._memo, lease)
+            before, began = await _cpu_s(leased), time.monotonic()
             episode = Episode(work, scene, answerer=answerer, recorder=steps, config=self._config, enter=lambda _: None)
             played, wall_s = await episode.play(), time.monotonic() - began
-            used_s = (await booted.provider.probe(booted.desktop)).cpu_s - before
-            self._pool.succeeded()
+            used_s = await _cpu_s(leased) - before
+            if leased:
+                self._pool.succeeded()
             return Play(
                 task=work.task,
                 outcome=played.outcome,
@@ -104,7 +113,13 @@ class Player:
                 boot_cpu_s=before,
             )
         finally:
-            self._pool.retire(booted)
+            for booted in leased:
+                self._pool.retire(booted)
+
+
+async def _cpu_s(leased: list[BootedDesktop]) -> float:
+    """Processor seconds of their guests since their boots."""
+    return sum([(await booted.provider.probe(booted.desktop)).cpu_s for booted in leased])
 
 
 def demonstrated(

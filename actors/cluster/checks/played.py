@@ -27,6 +27,7 @@ from actors.cluster.views import episodes
 from actors.cluster.views.episodes import EpisodeLine
 from actors.desktop.answers import Answer, Prompt, PromptTooLong
 from actors.desktop.files.read_home import ReadLimits, as_wanted
+from actors.desktop.memo import Memo, file_of, scope
 from actors.desktop.player import Play, Player
 from actors.desktop.pool.leased import views
 from actors.desktop.pool.pool import DesktopPool
@@ -103,28 +104,33 @@ def _parts(before: ShownStep | None, after: StepPayload | None) -> Iterator[tupl
         yield what, was, now
 
 
-async def played_again(deploy: Deploy, recorded: EpisodeView) -> Play:
+async def played_again(deploy: Deploy, recorded: EpisodeView, memo_file: Path | None = None) -> Play:
     """The episode with the desktops, prompts and actions of `deploy`. Raises ConfigError.
 
-    Desktops are real whatever `desktops.memo` is.
+    A desktop is booted whatever `desktops.memo` is, or with `memo_file` for what that memo does not know.
     """
     seats = msgspec.structs.replace(
         deploy.desktops, count=1, processes=1, place={}, warm_pool=0, screenshots="none"
     ).within(shares.free())  # fmt: skip
-    pool = await DesktopPool.open(seats.of_one_host(), Path(f"rerun-{os.getpid()}"), Troubles())
-    published = deploy.evaluation.published_metrics
-    player = Player(pool, msgspec.structs.replace(seats.seat(deploy.prompt), published_metrics=published))
+    published, desktops = deploy.evaluation.published_metrics, seats.of_one_host()
+    seat = msgspec.structs.replace(seats.seat(deploy.prompt), published_metrics=published)
+    memo = None if memo_file is None else await Memo.open(scope(seat, desktops), memo_file)
+    pool = await DesktopPool.open(desktops, Path(f"rerun-{os.getpid()}"), Troubles())
     turns = len(recorded.steps) + (recorded.reason != "out_of_steps")
     try:
-        return await player.play(recorded.task, lambda _: Recorded(recorded.steps), max_turns=turns)
+        return await Player(pool, seat, memo=memo).play(
+            recorded.task, lambda _: Recorded(recorded.steps), max_turns=turns
+        )
     finally:
         await pool.close()
+        if memo is not None:
+            await memo.close()
 
 
-def rerun(run: Path, episode: str, overrides: Sequence[str] = (), *, as_json: bool) -> int:
+def rerun(run: Path, episode: str, overrides: Sequence[str] = (), *, memo: bool = False, as_json: bool) -> int:
     """Play the `episode` of that trace or token again and print what differs; 1 where anything does, or by a fault.
 
-    Raises ConfigError.
+    With `memo` the run's memo is asked before a desktop. Raises ConfigError.
     """
     deploy_files.refuse_other_keys(overrides)
     deploy = deploy_files.stored(run, overrides)
@@ -133,7 +139,8 @@ def rerun(run: Path, episode: str, overrides: Sequence[str] = (), *, as_json: bo
         _, other = episodes.whole(run, str(one.prefix_of))
         recorded = msgspec.structs.replace(recorded, steps=other.steps[: one.prefix] + recorded.steps)
     refuse_unless_fit([one.task], deploy.desktops.provider)
-    play = run_loop(played_again(deploy, recorded))
+    file = file_of(deploy.desktops.memo_file, run.parent) if memo else None
+    play = run_loop(played_again(deploy, recorded, file))
     others = differences(recorded, play.steps, play.outcome) if play.outcome is not None else []
     if as_json:
         output.document({"episode": one, "played": play.outcome is not None, "detail": play.detail,

@@ -158,6 +158,11 @@ async def test_recorded_answers_bring_what_they_brought(tmp_path: Path, state_di
     again = await played.played_again(deploy, recorded)
     assert again.outcome is not None, again.detail
     assert played.differences(recorded, again.steps, again.outcome) == []
+    for booted in (True, False):  # the first fills the memo
+        known = await played.played_again(deploy, recorded, tmp_path / "memo.parquet")
+        assert known.outcome is not None, known.detail
+        assert played.differences(recorded, known.steps, known.outcome) == []
+        assert bool(known.cpu_s) is booted
 
     step, gave_up = recorded.steps[0], Outcome(success=False, reason="agent_gave_up")
     other = msgspec.structs.replace(step, observation=step.observation + "\ne99 menu Forged")

@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from actors.desktop.answers import Answer, Prompt
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
+from actors.desktop.memo import Memo
 from actors.desktop.player import Player
 from actors.desktop.pool.pool import DesktopPool
 from actors.errors import DesktopFault
@@ -50,3 +51,13 @@ async def test_a_fault_is_retried_and_counted_and_never_becomes_an_outcome(pool:
     flaky = Flaky(9)
     broken = await Player(pool, retries=1).play(TASK, lambda _: flaky)
     assert (broken.outcome, len(broken.faults), broken.success) == (None, 2, False)
+
+
+async def test_what_a_memo_knows_is_played_without_a_desktop(pool: DesktopPool, tmp_path: Path) -> None:
+    memo = Memo("of/this/test", tmp_path / "memo.parquet")
+    first, again = [await Player(pool, memo=memo).play(TASK, lambda _: Flaky(0)) for _ in range(2)]
+    await memo.close()
+    assert first.cpu_s > 0.0
+    assert (again.boot_cpu_s, again.cpu_s) == (0.0, 0.0)
+    assert again.outcome == first.outcome
+    assert [step.observation for step in again.steps] == [step.observation for step in first.steps]
