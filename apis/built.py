@@ -7,6 +7,7 @@ starts: DIR, or DIR@DIGEST.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import keyword
 import os
@@ -197,9 +198,22 @@ def read(folder: Path) -> Api:
 
 
 def write(folder: Path, api: Api) -> None:
-    """Write what a folder holds."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / API).write_bytes(msgspec.json.format(msgspec.json.encode(api), indent=1) + b"\n")
+    """Write what a folder holds. Raises ConfigError."""
+    put(folder / API, msgspec.json.format(msgspec.json.encode(api), indent=1) + b"\n")
+
+
+def put(file: Path, content: bytes) -> None:
+    """Write a file of a folder, whole or not at all; a link that came with it is replaced. Raises ConfigError."""
+    part = file.with_name(f".{file.name}.part")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part.unlink(missing_ok=True)
+        part.write_bytes(content)
+        part.replace(file)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise ConfigError(f"{file} can't be written: {error.strerror}") from None
 
 
 def digest(folder: Path) -> str:
@@ -210,12 +224,8 @@ def digest(folder: Path) -> str:
 
 def accept(folder: Path) -> str:
     """Pin a folder as it is; its digest. Raises ConfigError."""
-    pinned, place = digest(folder), folder / ACCEPTED
-    try:
-        place.unlink(missing_ok=True)  # a link that came with the folder would lead elsewhere
-        place.write_text(pinned + "\n")
-    except OSError as error:
-        raise ConfigError(f"{place} can't be written: {error.strerror}") from None
+    pinned = digest(folder)
+    put(folder / ACCEPTED, f"{pinned}\n".encode())
     return pinned
 
 

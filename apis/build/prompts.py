@@ -122,4 +122,4 @@ def trial(api: Api, made: BuiltFunction, tasks: Sequence[str]) -> Messages:
 def _declared(api: Api, made: BuiltFunction) -> str:
     function = made.function(api.owner)
     params = "\n".join(f"  {param.name}: {param.told}" for param in function.params if param.told)
-    return f"The function: {made.name}({', '.join(p.name for p in function.params)})\n{made.does}\n{params}"
+    return f"The function: {function.signature.removeprefix(f'{api.owner}.')}\n{made.does}\n{params}"

@@ -85,9 +85,9 @@ def hide() -> None:
 async def rebuilt(out: Path, overrides: Sequence[str]) -> int:
     """The exit status of a build from the recording, without the hidden functions."""
     async with served(Recorded(yaml.safe_load((HERE / "calc.yaml").read_text()))) as url:
-        command = [sys.executable, "-m", "tests.build.blind", "hidden", "apis", "build", "--model", url]
+        command = [sys.executable, "-m", "tests.build.blind", "hidden", "apis", "build", "--llm", url]
         command += ["--app", str(HERE / "calc_profile.yaml"), "--tasks", str(HERE / "calc.txt")]
-        command += ["--model-name", "recorded", "--out", str(out)]
+        command += ["--model", "recorded", "--out", str(out)]
         command += [word for each in overrides for word in ("--set", each)]
         return await (await asyncio.create_subprocess_exec(*command)).wait()
 

@@ -16,6 +16,8 @@ from typing import Any
 import yaml
 from aiohttp import web
 
+from actors.cluster.evaluate.settings import ASKED
+
 
 class Recorded:
     """The answers, and what was asked."""
@@ -28,6 +30,8 @@ class Recorded:
         """One chat completion."""
         content = (await request.json())["messages"][-1]["content"]
         stage = content.splitlines()[0].removeprefix("stage: ")
+        if stage == ASKED:
+            return self.said("ready")
         self.asked.append(stage)
         left = self.answers.get(stage)
         if not left:
@@ -38,8 +42,13 @@ class Recorded:
         reason = "stop"
         if isinstance(given, dict):
             given, reason = given["cut"], "length"
-        usage = {"prompt_tokens": len(content) // 4, "completion_tokens": len(given) // 4}
-        choice = {"index": 0, "message": {"role": "assistant", "content": given}, "finish_reason": reason}
+        return self.said(given, reason, len(content) // 4)
+
+    @staticmethod
+    def said(text: str, reason: str = "stop", read: int = 7) -> web.Response:
+        """An answer, which cost so many tokens to read."""
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
+        usage = {"prompt_tokens": read, "completion_tokens": len(text) // 4}
         return web.json_response({"choices": [choice], "usage": usage})
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from actors.cluster.evaluate.settings import ASKED
 from tests.build.model import Recorded, served
 
 pytestmark = [pytest.mark.desktop, pytest.mark.slow, pytest.mark.timeout(500)]
@@ -89,15 +90,13 @@ class PlaysToo(Recorded):
 
     async def answer(self, request: web.Request) -> web.Response:
         messages = (await request.json())["messages"]
-        if messages[-1]["content"].startswith("stage: "):
+        if messages[-1]["content"].startswith(("stage: ", ASKED)):
             return await super().answer(request)
         called = ["EditorTools.right(number=1, line='mirror')"]
         typed = ["Agent.hotkey(keys=['ctrl', 'a'])", "Agent.type(text='mirror')"]
         steps = called if "def right" in json.dumps(messages) else typed
         steps += ["Agent.hotkey(keys=['ctrl', 's'])", "Agent.exit(success=True)"]
-        said = fenced("python", steps[sum(each["role"] == "assistant" for each in messages) % len(steps)])
-        choice = {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": "stop"}
-        return web.json_response({"choices": [choice], "usage": {"prompt_tokens": 7, "completion_tokens": 1}})
+        return self.said(fenced("python", steps[sum(each["role"] == "assistant" for each in messages) % len(steps)]))
 
 
 async def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -145,8 +144,8 @@ async def test_right_functions_are_accepted_and_planted_faulty_ones_are_not(
     hook.write_text(HOOKED)
     async with served(PlaysToo(recording(names))) as url:
         done = await run(
-            str(hook), "apis", "build", "--app", "text_editor", "--tasks", str(tasks), "--model", url,
-            "--model-name", "m", "--out", str(out), "--rounds", "0", "--json", "--trial", "text_editor",
+            str(hook), "apis", "build", "--app", "text_editor", "--tasks", str(tasks), "--llm", url,
+            "--model", "m", "--out", str(out), "--rounds", "0", "--json", "--trial", "text_editor",
             "--trial-by", plays,
             "--set", f"desktops.provider.state_dir={state_dir}", PYTHONPATH=os.getcwd(),
         )  # fmt: skip

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from actors.cluster.build.command import profile
 from actors.cluster.build.paired import Played, Weighed, weigh
@@ -205,6 +209,50 @@ async def test_another_build_can_not_go_on_in_a_folder(tmp_path: Path) -> None:
     ledger.close()
     with pytest.raises(ConfigError, match="another build"):
         BuildLedger(tmp_path, "that build")
+
+
+@contextlib.contextmanager
+def full_after(size: int) -> Iterator[None]:
+    """Files of this process take no more bytes than this, as on a disk that is full."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+async def test_a_full_disk_ends_a_build_in_one_line_and_it_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    tries = Stands()
+    with full_after(5000), pytest.raises(ConfigError, match=r"build.jsonl can't be written: File too large$"):
+        await build(tmp_path, Recorded(ERRING), tries)
+    kept = (tmp_path / "build.jsonl").read_bytes()
+    assert len(kept) == 5000
+    assert not kept.endswith(b"\n")
+    done = await build(tmp_path, model := Recorded(ERRING), again := Stands())
+    assert [each.accepted for each in done] == [True, True, True, False]
+    assert len(tries.tried) + len(again.tried) == 9
+    assert "require 1" not in model.asked
+
+
+def test_a_folder_that_can_not_be_written_keeps_what_it_had(tmp_path: Path) -> None:
+    with full_after(10), pytest.raises(ConfigError, match=r"build.jsonl can't be written"):
+        BuildLedger(tmp_path / "new", "this build")
+    assert not list((tmp_path / "new").iterdir())
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"build.jsonl can't be written: Not a directory"):
+        BuildLedger(tmp_path / "file" / "new", "this build")
+    with pytest.raises(ConfigError, match=r"api.json can't be written: Not a directory"):
+        built.write(tmp_path / "file" / "new", PROFILE)
+    built.write(tmp_path, PROFILE)
+    digest = built.accept(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    with full_after(10), pytest.raises(ConfigError, match=r"api.json can't be written: File too large"):
+        built.write(tmp_path, replace(PROFILE, title="another title"))
+    with full_after(10), pytest.raises(ConfigError, match=r"accepted.txt can't be written: File too large"):
+        built.accept(tmp_path)
+    assert sorted(tmp_path.iterdir()) == before
+    assert built.accepted(tmp_path) == digest
 
 
 async def test_a_budget_of_tokens_ends_the_asking_and_keeps_what_is_done(tmp_path: Path) -> None:

@@ -55,11 +55,10 @@ PLAYED = {
 def build(args: argparse.Namespace) -> int:
     """Build functions; 0 where any was accepted."""
     api, exemplars = profile(args.app), read_exemplars(args.tasks)
-    if not settings.is_url(args.model):
-        raise ConfigError(
-            f"MODEL {args.model}: a server writes functions: give its URL, as in http://127.0.0.1:30000/v1"
-        )
+    args.model = args.llm
     settings.refuse_nameless(args)
+    if not settings.is_url(args.llm):
+        raise ConfigError(f"--llm {args.llm}: a server writes functions: give its URL, as in http://127.0.0.1:30000/v1")
     config = replace(settings.endpoint_of(args, 1), timeout_s=600.0)
     held_out, folder = _held_out(api, args.trial), Path(args.out or f"apis-{api.app}")
     if (folder / FILE).exists() and not args.resume:
@@ -67,7 +66,7 @@ def build(args: argparse.Namespace) -> int:
     if args.resume and not (folder / FILE).exists():
         raise ConfigError(f"--resume: {folder} has no build")
     refuse_unless_fit()
-    folder.mkdir(parents=True, exist_ok=True)
+    settings.refuse_unanswering(config, picture=False)
     begun = msgspec.json.encode([api, exemplars, config.url, config.model, args.most, args.rounds, *held_out])
     ledger = BuildLedger(folder, hashlib.sha256(begun + args.trial_by.encode()).hexdigest())
     shown = output.Progress(as_json=args.json)
@@ -90,7 +89,7 @@ def build(args: argparse.Namespace) -> int:
         outcomes = run_loop(work())
         report = tables.TextTable(HEAD, [_row(each, ledger.spent(each.name)) for each in outcomes])
         tokens = ledger.spent()
-    except (DesktopFault, LinkDown, NotSo) as error:
+    except (DesktopFault, LinkDown, NotSo, ConfigError) as error:
         raise ConfigError(f"{error}; nothing is lost: go on with --resume") from error
     finally:
         ledger.close()
@@ -100,7 +99,7 @@ def build(args: argparse.Namespace) -> int:
     trial = f"{trial} without, a mean with its 95 % interval." if held_out else ""
     numbered = [f"{number}. {output.clean(text)}" for number, text in enumerate(exemplars, 1)]
     parts = [f"# Functions for {api.title}", head, tables.markdown(report), trial, "Tasks:", "\n".join(numbered)]
-    (folder / REPORT).write_text("\n\n".join(filter(None, parts)) + "\n")
+    built.put(folder / REPORT, ("\n\n".join(filter(None, parts)) + "\n").encode())
     built.write(folder, replace(api, functions=kept))
     if args.json:
         output.document(outcomes)

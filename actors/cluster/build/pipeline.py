@@ -54,7 +54,12 @@ class BuildLedger:
     """The file, opened; `begun` describes the build, and another one can't go on here."""
 
     def __init__(self, folder: Path, begun: str) -> None:
-        self._file = (folder / FILE).open("a+b")
+        file, self._kept = folder / FILE, dict[str, Kept]()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = file.open("a+b", buffering=0)
+        except OSError as error:
+            raise ConfigError(f"{file} can't be written: {error.strerror}") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._file.seek(0)
@@ -64,10 +69,15 @@ class BuildLedger:
             self._kept = {line.key: line for line in lines}
         except (OSError, ValueError) as error:
             self._file.close()
-            raise ConfigError(f"{folder / FILE} can't be used: {error}; does another build go on there?") from error
-        if "begun" not in self._kept:
-            self._keep("begun", begun, {})
-        elif self._kept["begun"].asked != begun:
+            raise ConfigError(f"{file} can't be used: {error}; does another build go on there?") from error
+        try:
+            if "begun" not in self._kept:
+                self._keep("begun", begun, {})
+        except ConfigError:
+            file.unlink()
+            self._file.close()
+            raise
+        if self._kept["begun"].asked != begun:
             self._file.close()
             raise ConfigError(f"{folder} holds another build: give the arguments that it began with, or another --out")
 
@@ -79,9 +89,13 @@ class BuildLedger:
 
     def _keep(self, key: str, asked: str, value: object) -> None:
         self._kept[key] = Kept(key, asked, msgspec.Raw(msgspec.json.encode(value)))
-        self._file.write(msgspec.json.encode(self._kept[key]) + b"\n")
-        self._file.flush()
-        os.fsync(self._file)
+        left = msgspec.json.encode(self._kept[key]) + b"\n"
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+            os.fsync(self._file)
+        except OSError as error:
+            raise ConfigError(f"{self._file.name} can't be written: {error.strerror}") from error
 
     def spent(self, name: str = "") -> int:
         """Tokens of all answers so far and of tasks that a model played, or of those for the function `name`."""

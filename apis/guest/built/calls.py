@@ -5,7 +5,6 @@ A worker that ended, was killed or wrote something else is the function's fault:
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import select
@@ -63,14 +62,16 @@ class Worker:
 
     @property
     def ended(self) -> bool:
-        """Whether it takes no job any more."""
-        return self._process.poll() is not None
+        """Whether it takes no job any more. Its number stays its own until `stop`."""
+        if self._process.returncode is not None:
+            return True
+        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def stop(self) -> None:
-        """Kill it with all that it started."""
-        with contextlib.suppress(ProcessLookupError):
+        """Kill it with all that it started, once: its number is another's later."""
+        if self._process.returncode is None:
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.communicate()
+            self._process.communicate()
 
 
 class Calls:
@@ -99,7 +100,9 @@ class Calls:
     def call(self, owner: str, name: str, arguments: dict[str, Any]) -> str:
         """What a function says. Raises Refused."""
         worker, job = self._jobs[owner, name]
-        if worker not in self._workers or self._workers[worker].ended:
+        if worker in self._workers and self._workers[worker].ended:
+            self._workers.pop(worker).stop()
+        if worker not in self._workers:
             self._workers[worker] = Worker()
         answer = self._workers[worker].ask(job | {"arguments": arguments})
         said = {kind: str(text).encode("utf-8", "replace").decode() for kind, text in answer.items()}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -59,6 +61,34 @@ def test_a_function_that_does_not_end_is_killed(tried: Any, monkeypatch: pytest.
     with pytest.raises(Refused, match="did not end") as refused:
         tried("def f():\n    while True:\n        pass\n")
     assert refused.value.kind == "function_crashed"
+
+
+def test_the_number_of_a_worker_is_killed_once_for_it_is_anothers_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[int] = []
+    monkeypatch.setattr("os.killpg", lambda number, how: (killed.append(number), os.kill(number, how)))
+    worker = calls.Worker()
+    job = {
+        "do": "call",
+        "source": "import os\ndef f():\n    os._exit(0)\n",
+        "name": "f",
+        "helpers": "",
+        "arguments": {},
+    }
+    with pytest.raises(Refused, match="ended its process"):
+        worker.ask(job | {"imports": ["os"]})
+    assert worker.ended
+    worker.stop()
+    assert killed == [worker._process.pid]
+
+
+def test_a_worker_that_has_ended_keeps_its_number_until_it_is_stopped() -> None:
+    worker = calls.Worker()
+    os.kill(worker._process.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, worker._process.pid, os.WEXITED | os.WNOWAIT)
+    assert worker.ended
+    os.kill(worker._process.pid, 0)
+    worker.stop()
+    assert worker._process.returncode == -signal.SIGKILL
 
 
 def test_ten_megabytes_are_cut_and_what_is_printed_is_no_answer(tried: Any) -> None:
