@@ -37,11 +37,6 @@ Form = Callable[[FileView], bool]  # whether a file is as its program writes it
 Leaves = Callable[[Goal, Manifest], Mapping[str, Form]]  # by path; the manifest is HOME after the set-up
 
 
-def ITS_END(_: Goal) -> tuple[May, ...]:  # noqa: N802 - a value of `Family.may`
-    """Nothing but what `Family.solved` names: the strictest, which a family takes by this name."""
-    return ()
-
-
 @dataclass(frozen=True)
 class Family:
     """A kind of task in thousands of instances, with everything that is known about it."""
@@ -56,7 +51,7 @@ class Family:
     templates: Templates  # a family without wordings for training is never trained on, and is reported apart
     values: Callable[[Goal], set[str]] = field(default_factory=lambda: words_of)  # what its instances are made of
     leaves: Leaves = lambda _goal, _before: {}  # files that its program writes when it does what is asked
-    may: Allows | None = None  # what an episode may change in HOME but programs' own files; None: as `ITS_END`
+    may: Allows = lambda _: ()  # what an episode may change in HOME besides what `solved` names and programs' own files
 
     @property
     def app(self) -> str:
@@ -143,7 +138,6 @@ def of_files(
     """A family that is done when Documents holds exactly the goal's `end`; `opened` is what `setup` opens."""
     return Family(
         name, apps, goal, lambda made: setup(made, *opened(made)), ends_so, end_of, {"gui": decide}, templates,
-        may=ITS_END,
     )  # fmt: skip
 
 
@@ -235,7 +229,7 @@ def rules_of(family: Family, task: Task) -> tuple[May, ...]:
     # Gone may be what lay in a folder all of whose names are compared.
     gone = (path for path in start.keys() - end.keys() if path.rpartition("/")[0] in looked_at)
     found += [May(_literally(path), (REMOVE,)) for path in gone]
-    return (*found, *(family.may(goal) if family.may is not None else ()))
+    return (*found, *family.may(goal))
 
 
 def made_otherwise(family: Family, task: Task, read: Read, before: Manifest, after: Manifest) -> str:

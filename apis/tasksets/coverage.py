@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -128,21 +128,20 @@ def _metric(name: str, result: Getter, expected: Getter, options: Getter, *, pub
         return
     rule = expected.get("rules")
     if name in LEFT_METRICS:
-        if unknown := lacking_rule(frozenset(LEFT_METRICS[name].types), rule) or lacking_rule(frozenset(), options):
-            yield Need("metric", f"{name}: {unknown}")
-        elif not published:
-            yield Need("judge", f"{PUBLISHED} for {name}")
+        unknown = lacking_rule(frozenset(LEFT_METRICS[name].types), rule) or lacking_rule(frozenset(), options)
     elif name in REFUSED_METRICS:
-        yield Need("metric", f"{name}: {REFUSED_METRICS[name]}")
+        unknown = REFUSED_METRICS[name]
     elif name not in METRICS:
         yield Need("metric", name)
+        return
     elif getters.left(result) or getters.left(expected) or METRICS[name].lacks(options):
-        if unknown := lacking_rule(METRICS[name].types, rule):
-            yield Need("metric", f"{name}: {unknown}")
-        elif not published:
-            yield Need("judge", f"{PUBLISHED} for {name}")
+        unknown = lacking_rule(METRICS[name].types, rule)
     else:
-        yield Need("metric", f"{name}: {METRICS[name].lacking(options, rule)}")
+        unknown = METRICS[name].lacking(options, rule)
+    if unknown:
+        yield Need("metric", f"{name}: {unknown}")
+    elif not published:
+        yield Need("judge", f"{PUBLISHED} for {name}")
 
 
 def _judging(evaluator: Evaluator, at_hand: AtHand, present: Present, *, published: bool) -> Iterator[Need]:
@@ -161,19 +160,6 @@ def _judging(evaluator: Evaluator, at_hand: AtHand, present: Present, *, publish
         yield lacking.need
         return
     yield from (Need("application", name) for name in _absent(asked, present))
-
-
-def row(found: Covered) -> dict[str, Any]:
-    """As `tasks check --json` prints it."""
-    return {
-        "id": found.id,
-        "verdict": found.verdict,
-        "solvable": found.solvable,
-        "judge": found.judge,
-        "needs": [str(need) for need in found.needs],
-        "offline": found.offline,
-        "notes": found.notes,
-    }
 
 
 OWN = ("chrome://", "about:", "file://", "data:")  # what a browser shows without a network

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from itertools import pairwise
 from types import MappingProxyType
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from apis.tasks import programs
 from apis.tasks import registry as tasks
 from apis.tasks.families import vlc
-from apis.tasks.family import ITS_END, at_start, reader, rules_of
+from apis.tasks.family import at_start, reader, rules_of
 from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May, collateral
 from apis.tasks.verify.manifest import Deed, Entry, FileChange, Manifest, changes
 from apis.tasks.verify.verify import OFFICE, ComparedDocument, FileView, digest_of, wanted
@@ -206,12 +205,6 @@ def test_no_rule_of_programs_reaches_what_people_keep() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(tasks.FAMILIES))
-def test_every_family_says_what_may_change(name: str) -> None:
-    """Its end alone (`ITS_END`), or that and what it names; none takes the strictest by saying nothing."""
-    assert tasks.FAMILIES[name].may is not None
-
-
-@pytest.mark.parametrize("name", sorted(tasks.FAMILIES))
 def test_the_wanted_end_passes_and_damage_beside_it_does_not(name: str) -> None:
     split = "train" if tasks.FAMILIES[name].trained else "held-out"
     for number in range(8):
@@ -244,12 +237,6 @@ def _manifest(files: dict[str, FileView]) -> Manifest:
         else:
             entries[path] = Entry("file", 9000, 0o644, repr(view))
     return Manifest(entries)
-
-
-def test_a_family_that_declares_nothing_gets_the_strictest() -> None:
-    of = tasks.FAMILIES["text_editor"]
-    task = tasks.task("text_editor/train/1")
-    assert rules_of(dataclasses.replace(of, may=None), task) == rules_of(dataclasses.replace(of, may=ITS_END), task)
 
 
 def _judged(

@@ -18,7 +18,7 @@ from apis.tasks import osworld
 from apis.tasks import registry as tasks
 from apis.tasks.family import Family, at_start, reader
 from apis.tasks.osworld import HOME, Task
-from apis.tasks.verify.verify import CHECKS, paths, verify
+from apis.tasks.verify.verify import CHECKS, verify, wanted
 from apis.tasks.words import HELD_OUT, TRAIN
 from apis.tasksets.package import Verdict
 from runtime import disk
@@ -149,13 +149,13 @@ def _instance(report: Report, family: Family, task_id: str) -> Task | None:
     if len(report.findings) > before or not task.feasible:
         return task
     try:
-        wanted = paths(task)
+        looked_at = wanted(task)
         start = verify(task, reader(at_start(task)))
         end = verify(task, reader(family.solved(goal)))
     except (ConfigError, LookupError, ValueError) as error:
         report.add(task_id, "evaluator", f"it can't be judged: {error}")
         return task
-    if not wanted:
+    if not looked_at:
         report.add(task_id, "evaluator.result", "the verifier looks at nothing")
     if start.success:
         report.add(task_id, "evaluator", f"it is solved before anything was done: {start.reason}")

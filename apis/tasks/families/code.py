@@ -10,7 +10,7 @@ from apis.catalogue import call
 from apis.tasks.families import code_extension, kind_of, worded, wordings
 from apis.tasks.families.code_extension import CODE, Place
 from apis.tasks.families.document import EDITOR, after_note
-from apis.tasks.family import DOCUMENTS, ITS_END, Family, end_of, ends_so
+from apis.tasks.family import DOCUMENTS, Family, end_of, ends_so
 from apis.tasks.oracle import click, keys, pointed, switch
 from apis.tasks.osworld import Step, data_url, opened
 from apis.tasks.view import Decide, Goal, Move, View
@@ -75,7 +75,7 @@ def of_documents(
         steps = code_extension.shown((f"{DOCUMENTS}/{file}", data_url(text.encode())) for file, text in made.files)
         return [*steps, opened(f"{DOCUMENTS}/{note}")] if (note := front(made)) else steps
 
-    return Family(name, apps, goal, config, ends_so, end_of, routes, wordings(name), may=ITS_END)
+    return Family(name, apps, goal, config, ends_so, end_of, routes, wordings(name))
 
 
 def _by_gui(view: View) -> Move:

@@ -14,7 +14,6 @@ from apis.actions.gui import Exit, Hotkey, Quote, Tool, Wait, line
 from apis.tasks.families import wordings
 from apis.tasks.family import (  # fmt: skip
     DOCUMENTS,
-    ITS_END,
     Check,
     Family,
     Files,
@@ -99,7 +98,6 @@ class DocumentKind(Generic[G]):
 
         return Family(
             name, apps or (self.app,), goal, config, evaluator, self.solved, routes, wordings(name), self.values_of,
-            may=ITS_END,
         )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from random import Random
 
 from apis.actions.gui import Exit, Hotkey, Type
 from apis.tasks.families import kind_of, worded, wordings
-from apis.tasks.family import DOCUMENTS, ITS_END, Family, Files, exactly, in_documents, of_files, setup
+from apis.tasks.family import DOCUMENTS, Family, Files, exactly, in_documents, of_files, setup
 from apis.tasks.oracle import click, keys, pointed
 from apis.tasks.osworld import Evaluator, Step
 from apis.tasks.view import Goal, Move, View
@@ -106,7 +106,6 @@ TEXT_EDITOR = Family(
     editor_solved,
     {"gui": _text_decide},
     wordings("text_editor"),
-    may=ITS_END,
 )
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from apis.actions.gui import Click, Exit, Type
 from apis.applications import CANVAS
 from apis.tasks.families import kind_of, worded, wordings
-from apis.tasks.family import DOCUMENTS, ITS_END, Check, Family, Files, all_of, in_documents, rule
+from apis.tasks.family import DOCUMENTS, Check, Family, Files, all_of, in_documents, rule
 from apis.tasks.osworld import Evaluator, Step, data_url, launch, put
 from apis.tasks.verify.verify import FileView, digest_of
 from apis.tasks.view import Decide, Goal, Move, View
@@ -215,7 +215,6 @@ def _family(name: str, goal: Callable[[Random, str], PictureGoal], decide: Decid
         _solved,
         {"gui": decide},
         wordings(name),
-        may=ITS_END,
         values=lambda made: {made.wanted} - {"", *SHAPES, *COLOURS},
     )
 

@@ -12,7 +12,7 @@ from apis.actions.gui import Exit, Hotkey, Type, Wait, line
 from apis.applications import app_named
 from apis.catalogue import call
 from apis.tasks.families import kind_of, worded, wordings
-from apis.tasks.family import ITS_END, Family, Files, home_getter, rule
+from apis.tasks.family import Family, Files, home_getter, rule
 from apis.tasks.oracle import click, keys, pointed
 from apis.tasks.osworld import HOME, Evaluator, Step, data_url, launch, put
 from apis.tasks.verify.media import is_dialogs, written_playlist, written_settings
@@ -108,7 +108,7 @@ def of_playlists(
     return Family(
         name, (VLC,), goal, lambda made: listed(made.words, opened(made)), evaluator,
         lambda made: written(made.wanted, made.words), routes, wordings(name), _values_of,
-        leaves=lambda _goal, _before: {DIALOGS: is_dialogs}, may=ITS_END,
+        leaves=lambda _goal, _before: {DIALOGS: is_dialogs},
     )  # fmt: skip
 
 
@@ -252,7 +252,6 @@ VLC_SETTING = Family(
     setting_solved,
     {"gui": _setting_by_gui, "api": _setting_by_tools},
     wordings("vlc_setting"),
-    may=ITS_END,
 )
 
 FAMILIES = (VLC_PLAYLIST, VLC_SETTING, VLC_SAVE)

@@ -18,7 +18,7 @@ from apis.tasks.families import worded, wordings
 from apis.tasks.families.calc_tables import Grid, table
 from apis.tasks.families.document import EDITOR, noted
 from apis.tasks.families.editor import save
-from apis.tasks.family import DOCUMENTS, ITS_END, Family, Form, end_of, ends_so, home_getter, rule, setup
+from apis.tasks.family import DOCUMENTS, Family, Form, end_of, ends_so, home_getter, rule, setup
 from apis.tasks.oracle import click, keys, pointed, switch
 from apis.tasks.osworld import Evaluator, Step, data_url, launch, put, raised
 from apis.tasks.programs import BOOKMARKS
@@ -129,7 +129,7 @@ def of_bookmarks(
 
     return Family(
         name, (CHROME,), goal, lambda made: show(made.files, made.words[0]), evaluator,
-        lambda made: written(marks(made), GUEST_HOME), routes, wordings(name), values, leaves=leaves, may=ITS_END,
+        lambda made: written(marks(made), GUEST_HOME), routes, wordings(name), values, leaves=leaves,
     )  # fmt: skip
 
 
@@ -294,7 +294,6 @@ WEB_NOTE = Family(
     {"gui": _note_decide},
     wordings("web_note"),
     _note_values,
-    may=ITS_END,
 )
 
 FAMILIES = (WEB_BOOKMARK, WEB_TAB, WEB_NOTE, WEB_ALL)

@@ -208,21 +208,13 @@ def verify(task: Task, read: Read) -> TaskVerdict:
     Raises ConfigError when the task names a function, a getter or an expectation that this program does not have:
     the task is at fault then, not the policy.
     """
-    ev = task.evaluator
-    functions = [ev.func] if isinstance(ev.func, str) else ev.func
-    results, rules, options = (_each(side, functions) for side in (ev.result, ev.expected, ev.options))
     try:
-        rows = list(zip(functions, results, rules, options, strict=True))
-        verdicts = [_one(func, result, rule, option, read) for func, result, rule, option in rows]
+        verdicts = [_one(*row, read) for row in task.evaluator.rows()]
     except (LookupError, TypeError, ValueError) as error:
         raise ConfigError(f"task {task.id} can't be judged: {error}") from error
-    if ev.conj == "or":
+    if task.evaluator.conj == "or":
         return next((verdict for verdict in verdicts if verdict.success), verdicts[0])
     return next((verdict for verdict in verdicts if not verdict.success), verdicts[-1])
-
-
-def _each(value: Getter | list[Getter], functions: list[str]) -> list[Getter]:
-    return value if isinstance(value, list) and value else [value if isinstance(value, dict) else {}] * len(functions)
 
 
 def wanted(task: Task) -> list[WantedFile]:
@@ -230,10 +222,8 @@ def wanted(task: Task) -> list[WantedFile]:
 
     Raises ConfigError for rules that make no document.
     """
-    ev = task.evaluator
-    functions = [ev.func] if isinstance(ev.func, str) else ev.func
     found: dict[str, WantedFile] = {}
-    for func, getter, rule in zip(functions, _each(ev.result, functions), _each(ev.expected, functions), strict=False):
+    for func, getter, rule, _ in task.evaluator.rows():
         if getter.get("type") == "vm_file":
             path = in_home(str(getter["path"]))
             check = CHECKS.get(func)
@@ -248,11 +238,6 @@ def _made(task: Task, check: OnOffice, rule: Getter) -> bytes:
         return check.wanted(rule.get("rules", {}))
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"task {task.id} can't be judged: {error}") from error
-
-
-def paths(task: Task) -> list[str]:
-    """The paths of `wanted`."""
-    return [one.path for one in wanted(task)]
 
 
 def _one(func: str, result: Getter, expected: Getter, options: Getter, read: Read) -> TaskVerdict:

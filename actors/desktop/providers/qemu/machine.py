@@ -28,7 +28,6 @@ from runtime.errors import ConfigError
 PROGRAM = "qemu-system-x86_64"
 PROGRAMS = (PROGRAM, "qemu-img", "mke2fs", "debugfs", "setpriv", "prlimit", "bwrap")
 OWN_MIB = 512  # of a machine's memory qemu's own: translated code, its disks' pages
-LEAST_MIB = 512  # of the guest
 GUEST_PORT = 2222
 MAC = "52:54:00:63:72:6c"
 INODES = 19_000  # fewer than the file system has that a copy is put on
