@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +72,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert "is not accepted" in run(sys.executable, "-c", "import apis.catalogue", COMPUTERRL_APIS=str(out)).stderr
     built.accept(out)
     return out
+
+
+@pytest.mark.parametrize(
+    ("server", "why"), [(f"{sys.executable} -m nope", "Connection closed"), ("nope", "No such file"), ("true", "\\w+")]
+)
+def test_a_server_that_does_not_answer_is_refused_in_one_line(tmp_path: Path, server: str, why: str) -> None:
+    words = ("--server", server, "--app", "text_editor", "--owner", "NotesTools", "--out", str(tmp_path / "out"))
+    refused = run(*CLI, "import", *words)
+    assert re.search(rf"no tools can be listed: .*{why}", refused.stderr.splitlines()[-1])
+    assert not (tmp_path / "out").exists()
 
 
 async def test_tools_are_called_and_what_fails_is_the_call_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,6 +105,7 @@ def build(args: argparse.Namespace) -> int:
         output.document(outcomes)
     else:
         tables.show(report)
+    if kept and not args.json:
         output.line(f"\nlook at it:  {program()} apis show {folder}   then  {program()} apis accept {folder}")
     return 0 if kept else 1
 

@@ -42,7 +42,12 @@ def bring(args: argparse.Namespace) -> int:
     try:
         tools = run_loop(asyncio.wait_for(mcp.listed(server), LIST_S))
     except Exception as error:  # what a server's program may end with: any error of the package, in groups
-        raise ConfigError(f"--server {args.server}: no tools can be listed: {error or type(error).__name__}") from error
+        first: BaseException = error
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        raise ConfigError(
+            f"--server {args.server}: no tools can be listed: {str(first) or type(first).__name__}"
+        ) from error
     functions, refused = taken(tools)
     for tool, why in refused.items():
         output.line(f"refused: {tool}: {why}", to=sys.stderr)

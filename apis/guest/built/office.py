@@ -6,7 +6,17 @@ import os
 from pathlib import Path
 from typing import Any
 
+from guest import Refused
 from guest.office.office import CONNECT_S, Office, document
+
+
+def _reached() -> Any:
+    """What knows the office's documents. Raises ValueError."""
+    try:
+        there = Office().reached(CONNECT_S)
+    except Refused as error:
+        raise ValueError(str(error)) from None
+    return there.ServiceManager.createInstanceWithContext("com.sun.star.frame.Desktop", there)
 
 
 class App:
@@ -14,14 +24,12 @@ class App:
 
     def __init__(self, service: str) -> None:
         self._service = service
-        self._office: Any = None
         self.home = Path(os.environ["HOME"])
+        self._office = _reached()  # one that is still starting is waited for now: functions see no processes
 
     def document(self) -> Any:
         """The document in front, or the newest. Raises ValueError where none is open."""
-        if self._office is None:
-            there = Office().reached(CONNECT_S)
-            self._office = there.ServiceManager.createInstanceWithContext("com.sun.star.frame.Desktop", there)
+        self._office = self._office or _reached()
         try:
             return document(self._office, self._office.getCurrentComponent(), self._service, "document")
         except Exception as error:  # noqa: BLE001 - of a bridge that has ended, whichever it raises

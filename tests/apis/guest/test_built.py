@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from guest import Refused
-from guest.built import calls, gimp, look, marionette
+from guest.built import calls, gimp, look, marionette, office
 
 GOOD = (
     "def half(number):\n    if number < 0:\n        raise ValueError('a number from 0')\n    return str(number // 2)\n"
@@ -164,6 +164,15 @@ def test_mutants_change_one_decision_each() -> None:
     assert "app.set(b, a)" in mutants["two arguments change places in line 5"]
     assert "a == 2" in mutants["a number is one more in line 4"]
     assert "a != 1" in mutants["a comparison is turned in line 4"]
+
+
+def test_an_office_that_is_not_there_is_a_refusal_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object) -> None:
+        raise Refused("tool_failed", "LibreOffice is not running: open it first")
+
+    monkeypatch.setattr(office.Office, "reached", none)
+    with pytest.raises(ValueError, match="is not running"):
+        office.App("com.sun.star.drawing.DrawingDocument")
 
 
 @pytest.mark.parametrize(("kind", "said"), [(gimp, b"G\0\0\5abc"), (marionette, b"12"), (marionette, b"-3:{}")])
