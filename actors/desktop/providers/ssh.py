@@ -205,25 +205,25 @@ class _Session(msgspec.Struct):
         Raises DesktopFault when it does not end.
         """
         try:
-            if not self.held:
-                await self._sweep()
-                return
-            async with asyncio.timeout(END_S):
-                self.keeper.stdin.write_eof()
-                await self.keeper.wait_closed()
+            if self.held:
+                async with asyncio.timeout(END_S):
+                    self.keeper.stdin.write_eof()
+                    await self.keeper.wait_closed()
+            if self.keeper.exit_status != 0:  # it was killed
+                await self.sweep()
         except TimeoutError:
-            await self._sweep()
+            await self.sweep()
         except (OSError, asyncssh.Error) as error:
             raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self.folder}: {error}"[:300]) from error
         finally:
             self.connection.abort()
 
-    async def _sweep(self) -> None:
+    async def sweep(self) -> None:
         """End and remove all that a keeper which can't do so has left, itself among it. Raises DesktopFault."""
         self.keeper.close()
         folder = shlex.quote(self.folder)
         sweep = shlex.join([PYTHON, "-I", f"{self.folder}/guest", "sweep", self.token, self.folder])
-        command = f"! test -e {folder} || {sweep} || ! test -e {folder}"  # it may have ended itself meanwhile
+        command = f"{sweep} || rm -rf {folder}; ! test -e {folder}"  # it may have ended itself, or have no code yet
         try:
             async with self.machine.errand(ANSWER_S) as connection:
                 done = await connection.run(command, check=False)
@@ -308,7 +308,12 @@ class SessionProvider(Provider):
             except (OSError, asyncssh.Error) as error:
                 raise fault(FaultCause.MACHINE_UNREACHABLE, f"{machine.config.host}: {error}"[:300]) from error
             session = _Session(machine, connection, folder, token, keeper, home)
-            await session.ask("", "up", FaultCause.BOOT_TIMEOUT)
+            try:
+                await session.ask("", "up", FaultCause.BOOT_TIMEOUT)
+            except DesktopFault:
+                with contextlib.suppress(DesktopFault):  # the first one says more
+                    await session.sweep()  # its keeper was killed, or hangs
+                raise
         except BaseException:
             # The end of its input ends the session, which removes its folder; `close` would send all code first.
             connection.abort()

@@ -23,6 +23,7 @@ from apis.tasks.verify.verify import WantedFile
 from runtime.errors import ConfigError
 from tests.actors.desktop.e2b_stand_in import KEY, TEMPLATE, StandInService
 from tests.actors.desktop.test_provider_sandbox import losing
+from tests.actors.desktop.test_provider_ssh import write_plum
 from tests.heard import until
 
 pytestmark = [pytest.mark.desktop, pytest.mark.skipif(os.geteuid() != 0, reason="the stand-in enters namespaces")]
@@ -58,13 +59,7 @@ async def until_lost(provider: E2bProvider, desktop: Desktop) -> None:
 async def test_a_sandbox_boots_works_is_read_and_leaves_nothing(provider: E2bProvider, service: StandInService):
     desktop, other = await asyncio.gather(provider.boot(DesktopSpec()), provider.boot(DesktopSpec()))
     link = await GuestLink.open(desktop, timeout_s=30)
-    await link.call("write_file", path="Documents/plum.txt", data=b"hello\n", timeout_s=30)
-    await link.call("launch", argv=["mousepad", "Documents/plum.txt"], timeout_s=30)
-    await link.call("wait_window", title="plum.txt", timeout_s=20)
-    await link.call("hotkey", keys=["ctrl", "End"], timeout_s=30)
-    await link.call("type_text", text="world", timeout_s=30)
-    await link.call("hotkey", keys=["ctrl", "s"], timeout_s=30)
-    await link.call("settle", timeout_s=30)
+    await write_plum(link)
     await link.call("launch", argv=["ln", "-s", "/etc/passwd", "link"], timeout_s=30)
     await link.call("launch", argv=["sh", "-c", "while :; do echo x >> grows; done"], timeout_s=30)
     async with asyncio.timeout(30):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import subprocess
@@ -31,10 +32,9 @@ ACCOUNTS = "root:x:0:0::/:/bin/sh\nuser:*:1000:1000::/home/user:/bin/bash\nsshd:
 STAND_IN = Path(__file__).with_name("osworld_stand_in.py")
 
 
-@pytest.fixture
-def machine(state_dir: str) -> Iterator[MachineConfig]:
+@contextlib.contextmanager
+def machine_in(base: Path) -> Iterator[MachineConfig]:
     """A machine with a desktop and the routes; its own but for the network."""
-    base = Path(state_dir) / ".lock"
     for folder in ("home", "tmp"):
         (base / folder).mkdir(parents=True)
         os.chown(base / folder, USER, -1)
@@ -55,6 +55,12 @@ def machine(state_dir: str) -> Iterator[MachineConfig]:
     server.kill()
     server.wait()
     subprocess.run(["rm", "-rf", str(base)], check=True)
+
+
+@pytest.fixture
+def machine(state_dir: str) -> Iterator[MachineConfig]:
+    with machine_in(Path(state_dir) / ".lock") as machine:
+        yield machine
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 import msgspec
 import pytest
-from test_provider_faults import BOOT_S, VM
+from fault_worlds import VM
+from test_provider_faults import BOOT_S
 from test_provider_osworld import leased
 
 from actors.desktop.config import QemuConfig

@@ -52,10 +52,9 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-@pytest.fixture
-def machine(state_dir: str) -> Iterator[MachineConfig]:
+@contextlib.contextmanager
+def machine_in(base: Path) -> Iterator[MachineConfig]:
     """A machine of its own but for the network: own users, processes, HOME and /tmp; sshd runs as an ordinary user."""
-    base = Path(state_dir) / ".lock"  # the one name that the fixture of the folder lets be
     base.mkdir()
     home, tmp = base / "home", base / "tmp"
     host_key, client_key = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
@@ -91,6 +90,12 @@ def machine(state_dir: str) -> Iterator[MachineConfig]:
     server.kill()
     server.wait()
     subprocess.run(["rm", "-rf", str(base)], check=True)
+
+
+@pytest.fixture
+def machine(state_dir: str) -> Iterator[MachineConfig]:
+    with machine_in(Path(state_dir) / ".lock") as machine:  # the one name that the fixture of the folder lets be
+        yield machine
 
 
 @pytest.fixture
@@ -156,18 +161,23 @@ def acting_on(provider: SshProvider, desktop: Desktop, link: GuestLink) -> Lease
     return body
 
 
+async def write_plum(link: GuestLink) -> None:
+    """Have Documents/plum.txt say hello, then have the editor add world."""
+    await link.call("write_file", path="Documents/plum.txt", data=b"hello\n", timeout_s=30)
+    await link.call("launch", argv=["mousepad", "Documents/plum.txt"], timeout_s=30)
+    await link.call("wait_window", title="plum.txt", timeout_s=20)
+    await link.call("hotkey", keys=["ctrl", "End"], timeout_s=30)
+    await link.call("type_text", text="world", timeout_s=30)
+    await link.call("hotkey", keys=["ctrl", "s"], timeout_s=30)
+    await link.call("settle", timeout_s=30)
+
+
 async def test_a_session_boots_works_is_read_and_leaves_nothing(provider: SshProvider, machine: MachineConfig):
     desktop, other = await asyncio.gather(provider.boot(DesktopSpec()), provider.boot(DesktopSpec()))
     third = asyncio.create_task(provider.boot(DesktopSpec()))
     assert not (await asyncio.wait([third], timeout=0.5))[0], "a full machine is waited for, and no fault"
     link = await GuestLink.open(desktop, timeout_s=20)
-    await link.call("write_file", path="Documents/plum.txt", data=b"hello\n", timeout_s=30)
-    await link.call("launch", argv=["mousepad", "Documents/plum.txt"], timeout_s=30)
-    await link.call("wait_window", title="plum.txt", timeout_s=15)
-    await link.call("hotkey", keys=["ctrl", "End"], timeout_s=30)
-    await link.call("type_text", text="world", timeout_s=30)
-    await link.call("hotkey", keys=["ctrl", "s"], timeout_s=30)
-    await link.call("settle", timeout_s=30)
+    await write_plum(link)
     await link.call("launch", argv=["ln", "-s", "/etc/passwd", "link"], timeout_s=30)
     await link.call("launch", argv=["sh", "-c", "while :; do echo x >> grows; done"], timeout_s=30)
     for _ in range(3):  # a shell waits for each program to start, where no stop signal reaches it

@@ -126,8 +126,9 @@ class SandboxProvider(abc.Provider):
         (etc / "code").chmod(0o755)
         # A copy: the sources may lie where the desktops' users can't go, and must not change under a running desktop.
         home.write_guest(self._folder / "guest")
-        # Desktops can't write there, so each would compile what it imports again.
+        # Desktops can't write there, so each would compile what it imports again. It ends with a killed owner.
         compiled = [command.PYTHON, "-I", "-m", "compileall", "-q", str(self._folder / "guest")]
+        compiled = ["setpriv", "--pdeathsig", "KILL", "--", *compiled]
         subprocess.run(compiled, check=True, stdout=subprocess.DEVNULL, timeout=COMPILE_S)
         home.write(self._folder / "home", home.finished())
         subprocess.run(["chmod", "-R", "a+rX", str(self._folder / "guest"), str(etc)], check=True)
