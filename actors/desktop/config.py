@@ -138,6 +138,11 @@ class MachineConfig(Section, frozen=True, kw_only=True):
     display: Annotated[
         str, tuning("Names a display of the machine, as in :0, and plays there. Empty makes one for each desktop.")
     ] = ""
+    container: Annotated[
+        str,
+        tuning("Gives each desktop a container of its own, by this program there: podman, or docker, with options."),
+    ] = ""
+    image: Annotated[str, tuning("Names the containers' image there, which holds the guest packages.")] = ""
     osworld_port: Annotated[
         int,
         tuning(
@@ -157,6 +162,9 @@ class MachineConfig(Section, frozen=True, kw_only=True):
             raise ConfigError(f"{self.AT} {self.host}: client_key and host_key are made where osworld_port is set")
         if (self.osworld_port or self.display) and self.desktops > 1:
             raise ConfigError(f"{self.AT} {self.host}: desktops is {self.desktops}, and a display is one desktop's")
+
+        if bool(self.container) is not bool(self.image) or (self.container and (self.osworld_port or self.display)):
+            raise ConfigError(f"{self.AT} {self.host}: container and image go together, and have displays of their own")
 
     @property
     def shown_at(self) -> str:

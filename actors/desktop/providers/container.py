@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shlex
 import subprocess
 import tempfile
 from pathlib import Path
@@ -159,6 +160,27 @@ class ContainerProvider(SandboxProvider):
         if sandbox.process is not None and sandbox.process.returncode < 0:
             # Its client was killed, and removes nothing.
             await asyncio.to_thread(self._remove, sandbox.name)
+
+
+# Run by a shell of an ordinary user on another machine, with the session's words. HOME lies there, in the folder.
+_ELSEWHERE = """trap "" HUP  # the end of standard input ends the session in order
+if test "$(id -u)" = 0; then echo "containers are for users without rights" >&2; false
+else %(program)s run --user "$(id -u):$(id -g)" %(options)s "$@"; fi
+ended=$?
+chmod -R u+rwx %(folder)s; rm -rf %(folder)s
+exit $ended"""
+
+
+def elsewhere(program: str, image: str, folder: str, spec: abc.DesktopSpec) -> list[str]:
+    """What runs the words that follow in a container on a machine that has `folder`, named like that."""
+    name = os.path.basename(folder)
+    words = f"""--rm -i --name {name} --label {LABEL} --stop-timeout 0 --network none --read-only --cap-drop ALL
+        --security-opt no-new-privileges --memory {spec.memory_bytes} --pids-limit {spec.processes}
+        --ulimit nofile={spec.open_files}:{spec.open_files} --ulimit nproc={spec.processes}:{spec.processes}
+        --ulimit core=0:0 --shm-size {command.SMALL_BYTES}
+        --tmpfs /tmp:exec --tmpfs /run"""
+    options = shlex.join([*words.split(), "--volume", f"{folder}:{folder}", image])
+    return ["/bin/sh", "-c", _ELSEWHERE % {"program": program, "options": options, "folder": shlex.quote(folder)}, "sh"]
 
 
 def _empty_root() -> bytes:

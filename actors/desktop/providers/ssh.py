@@ -31,7 +31,7 @@ from actors.desktop.files import read_home as outside
 from actors.desktop.files.read_home import FileSeen, ReadLimits
 from actors.desktop.link import connect
 from actors.desktop.provider import Desktop, DesktopSpec, Provider, SshAddress, SshWay
-from actors.desktop.providers import home, osworld
+from actors.desktop.providers import container, home, osworld
 from actors.errors import DesktopFault
 from apis.guest.session.members import NOT_STOPPED
 from apis.tasks.verify.manifest import MANIFEST
@@ -177,9 +177,23 @@ class _Session(msgspec.Struct):
     given_back: bool = False  # its place on the machine
 
     @property
+    def container(self) -> str:
+        """What orders the program of its container there; "" where it has none."""
+        return self.machine.config.container
+
+    @property
     def held(self) -> bool:
         """Whether the keeper lives: it has not ended its output, nor has its connection been lost."""
         return not (self.keeper.is_closing() or self.keeper.stdout.at_eof())
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.folder)
+
+    async def pause(self) -> None:
+        """Have the container's program stop all of it. Raises DesktopFault."""
+        if await self.machine.output(f"{self.container} pause {self.name}") is None:
+            raise fault(FaultCause.STILL_RUNNING, f"{self.folder}: {self.container} pause failed")
 
     async def ask(self, word: str, answer: str, silent: FaultCause, within_s: float = ANSWER_S) -> None:
         """Say a word to the keeper and wait for its answer. Raises DesktopFault: `silent` where none comes in time."""
@@ -205,11 +219,11 @@ class _Session(msgspec.Struct):
         Raises DesktopFault when it does not end.
         """
         try:
-            if self.held:
+            if self.held and not self.container:
                 async with asyncio.timeout(END_S):
                     self.keeper.stdin.write_eof()
                     await self.keeper.wait_closed()
-            if self.keeper.exit_status != 0:  # it was killed
+            if self.container or self.keeper.exit_status != 0:  # it may be paused, or was killed
                 await self.sweep()
         except TimeoutError:
             await self.sweep()
@@ -223,7 +237,11 @@ class _Session(msgspec.Struct):
         self.keeper.close()
         folder = shlex.quote(self.folder)
         sweep = shlex.join([PYTHON, "-I", f"{self.folder}/guest", "sweep", self.token, self.folder])
-        command = f"{sweep} || rm -rf {folder}; ! test -e {folder}"  # it may have ended itself, or have no code yet
+        if self.container:  # its program fails once where the container's monitor was killed
+            remove = f"{self.container} rm -f {self.name}"
+            sweep = f"{remove} || {remove}; pkill -KILL -f '[-]-token {self.token}'; false"  # and what waits for it
+        # It may have ended itself, or have no code yet.
+        command = f"{sweep} || {{ chmod -R u+rwx {folder}; rm -rf {folder}; }}; ! test -e {folder}"
         try:
             async with self.machine.errand(ANSWER_S) as connection:
                 done = await connection.run(command, check=False)
@@ -238,13 +256,20 @@ async def office_releases(config: SshConfig) -> dict[str, str]:
     """By HOST:PORT of each machine, LibreOffice's release there, "" where none answers. Raises ConfigError."""
     machines = [SshMachine(machine) for machine in config.machines]
     try:
-        answers = await asyncio.gather(*(machine.output(office.VERSION) for machine in machines))
+        answers = await asyncio.gather(*(machine.output(_office_of(machine.config)) for machine in machines))
     finally:
         await asyncio.gather(*(machine.close() for machine in machines), return_exceptions=True)
     return {
         f"{machine.host}:{machine.port}": office.release(answer or "none")
         for machine, answer in zip(config.machines, answers, strict=True)
     }
+
+
+def _office_of(machine: MachineConfig) -> str:
+    """The command that says which LibreOffice sessions there have."""
+    if not machine.container:
+        return office.VERSION
+    return f"{machine.container} run --rm --network none {machine.image} /bin/sh -c {shlex.quote(office.VERSION)}"
 
 
 class SessionProvider(Provider):
@@ -270,16 +295,18 @@ class SessionProvider(Provider):
         token = os.urandom(8).hex()
         folder = f"{machine.config.folder}/computerrl-{token}"
         session = await self._start(machine, folder, token, spec)
+        within = (*shlex.split(session.container), "exec", "-i", session.name) if session.container else ()
+        agent = ("env", f"{MARK}={token}", PYTHON, "-I", f"{folder}/guest", "attach", "--run", f"{folder}/run")
         name = f"{name}.{token}"
         self._sessions[name] = session
         return Desktop(
             name=name,
             provider=self.KIND,
             **msgspec.structs.asdict(machine.way),
-            agent=("env", f"{MARK}={token}", PYTHON, "-I", f"{folder}/guest", "attach", "--run", f"{folder}/run"),
+            agent=(*within, *agent),
             home=session.home,
             screen=(spec.width, spec.height),
-            warnings=(self.WARNING,),
+            warnings=() if session.container else (self.WARNING,),
             password=machine.config.password,
         )
 
@@ -290,8 +317,10 @@ class SessionProvider(Provider):
         display, home = machine.config.shown_at, f"{folder}/home"
         if display:
             home = await machine.home()
+        own = machine.config
+        within = container.elsewhere(own.container, own.image, folder, spec) if own.container else []
         command = shlex.join([
-            PYTHON, "-I", "-S", "-c", UNPACK, str(len(code)), folder,
+            PYTHON, "-I", "-S", "-c", UNPACK, str(len(code)), folder, *within,
             "env", f"{MARK}={token}", PYTHON, "-I", f"{folder}/guest", "session",
             "--run", f"{folder}/run", "--home", home, "--token", token,
             "--size", f"{spec.width}x{spec.height}", "--keep", folder, "--display", display,
@@ -336,7 +365,11 @@ class SessionProvider(Provider):
 
     async def freeze(self, desktop: Desktop) -> None:
         """See `Provider.freeze`; a keeper that answers nothing is one that programs of its own user have stopped."""
-        await self._session(desktop).ask("freeze", "frozen", FaultCause.STILL_RUNNING, FREEZE_S)
+        session = self._session(desktop)
+        if session.container:
+            await session.pause()
+        else:
+            await session.ask("freeze", "frozen", FaultCause.STILL_RUNNING, FREEZE_S)
 
     async def read_home(self, desktop: Desktop, wanted: list[WantedFile], limits: ReadLimits) -> list[FileSeen]:
         """See `Provider.read_home`; over the control connection, after the session's processes were stopped."""

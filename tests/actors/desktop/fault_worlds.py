@@ -8,15 +8,25 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import asyncssh
 import pytest
 import test_provider_osworld
 import test_provider_ssh
 
-from actors.desktop.config import ContainerConfig, E2bConfig, ProviderConfig, QemuConfig, SandboxConfig, SshConfig
+from actors.desktop.config import (
+    ContainerConfig,
+    E2bConfig,
+    MachineConfig,
+    ProviderConfig,
+    QemuConfig,
+    SandboxConfig,
+    SshConfig,
+)
 from actors.desktop.pool.pool import open_provider
 from actors.desktop.provider import Desktop, DesktopSpec, Provider
 from actors.desktop.providers.container import LABEL
@@ -28,6 +38,14 @@ from tests.heard import until
 
 ROOT = os.geteuid() == 0
 SMALL_MIB = 96  # of a disk on which a desktop fits, and no more than one file of it
+IMAGE = "localhost/computerrl-desktop:1"  # as the page of providers makes it
+
+
+def has_image() -> bool:
+    there = shutil.which("podman") and shutil.which("docker")
+    return bool(there) and not subprocess.run(["podman", "image", "exists", IMAGE], check=False).returncode
+
+
 lacking = not shutil.which(machine.PROGRAM) or not Path(QemuConfig().image_folder, "disk.qcow2").exists()
 VM = (
     pytest.mark.proof,
@@ -43,6 +61,7 @@ KINDS = [
     pytest.param("qemu", marks=VM),
     pytest.param("ssh"),
     pytest.param("osworld"),
+    pytest.param("container elsewhere", marks=pytest.mark.skipif(not ROOT or not has_image(), reason="no such image")),
     pytest.param("e2b", marks=pytest.mark.skipif(not ROOT, reason="the stand-in enters namespaces")),
 ]
 
@@ -186,6 +205,62 @@ class Elsewhere(World):
         return folders + [line.decode("utf-8", "replace") for _, line in self._processes()]
 
 
+class InContainers(Elsewhere):
+    """Containers on a machine that is reached by SSH."""
+
+    def _processes(self) -> list[tuple[int, bytes]]:
+        lines = [(int(entry.name), lines_of(entry.name)[0]) for entry in Path("/proc").glob("[0-9]*")]
+        place = f"{self.disk}/machine/tmp/computerrl-".encode()
+        inside = sorted(
+            ((pid, line) for pid, line in lines if place in line), key=lambda one: b"/guest\0session" in one[1]
+        )
+        return inside[::-1]
+
+    def left(self) -> list[str]:
+        named = ["podman", "ps", "--all", "--format", "{{.Names}} {{.Mounts}}"]
+        listed = subprocess.run(named, capture_output=True, check=True, text=True).stdout.splitlines()
+        return [*super().left(), *(line for line in listed if str(self.disk) in line)]
+
+
+@contextlib.contextmanager
+def docker_host(base: Path) -> Iterator[MachineConfig]:
+    """A machine whose ordinary user may start containers: by docker's command line, which asks podman's service."""
+    plug, user = base / "docker.sock", test_provider_ssh.USER
+    (base / "tmp").mkdir(parents=True)
+    (base / "passwd").write_text(test_provider_ssh.ACCOUNTS.replace("1000:1000", f"{user}:{user}"))
+    host_key, client_key = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
+    host_key.write_private_key(base / "host_key")
+    client_key.write_public_key(base / "authorized_keys")
+    client_key.write_private_key(base / "id")
+    (base / "sshd_config").write_text(test_provider_ssh.SSHD.replace("/home/worker", str(base)))
+    for path in base.iterdir():
+        path.chmod(0o600 if path.name == "host_key" else 0o755)
+        os.chown(path, user, -1)
+    port = test_provider_ssh.free_port()
+    podman = ["podman", "--runtime", "runc", "--cgroup-manager", "cgroupfs"]
+    sshd = [
+        "bwrap", "--cap-add", "ALL", "--unshare-pid", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc",
+        "--dev", "/dev", "--tmpfs", "/home", "--dir", "/home/worker",
+        "--bind", str(base), str(base), "--ro-bind", str(base / "passwd"), "/etc/passwd",
+        "setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--",
+        "/usr/sbin/sshd", "-D", "-e", "-p", str(port), "-f", str(base / "sshd_config"),
+    ]  # fmt: skip
+    serving = [subprocess.Popen([*podman, "system", "service", "--time", "0", f"unix://{plug}"])]
+    try:
+        while not plug.exists():
+            time.sleep(0.02)
+        plug.chmod(0o666)
+        serving.append(subprocess.Popen(sshd))
+        yield MachineConfig(
+            host="127.0.0.1", port=port, user="worker", client_key=str(base / "id"), folder=f"{base}/tmp", desktops=2,
+            host_key=host_key.export_public_key().decode(), container=f"docker --host unix://{plug}", image=IMAGE,
+        )  # fmt: skip
+    finally:
+        for one in serving[::-1]:
+            one.kill()
+            one.wait()
+
+
 def listens(port: int) -> bool:
     with socket.socket() as plug:
         return plug.connect_ex(("127.0.0.1", port)) == 0
@@ -206,8 +281,10 @@ async def world_of(kind: str, disk: Path, monkeypatch: pytest.MonkeyPatch) -> As
             world.config = E2bConfig(url=url, sandbox_url=url, template=TEMPLATE, desktops=2, lifetime_s=30)
             yield world
         return
-    module = test_provider_osworld if kind == "osworld" else test_provider_ssh
-    with module.machine_in(disk / "machine") as one:
+    made = test_provider_osworld.machine_in if kind == "osworld" else test_provider_ssh.machine_in
+    if kind == "container elsewhere":
+        world, made = InContainers(kind, disk), docker_host
+    with made(disk / "machine") as one:
         world.config = SshConfig(machines=[one])
         await until(lambda: listens(one.osworld_port or one.port))
         yield world

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.desktop, pytest.mark.parametrize("kind", KINDS)]
 async def world(kind: str, state_dir: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     with contextlib.ExitStack() as undone:
         disk = Path(state_dir)
-        if kind in ("ssh", "osworld", "e2b"):  # those of this machine limit each desktop's disk
+        if kind in ("ssh", "osworld", "container elsewhere", "e2b"):  # those of this machine limit each desktop's disk
             disk = disk / ".lock"
             undone.enter_context(small_disk(disk))
         async with world_of(kind, disk, monkeypatch) as world:

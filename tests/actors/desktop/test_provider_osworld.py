@@ -164,6 +164,8 @@ def test_keys_are_given_or_made_and_a_display_is_one_desktop_s():
         {"client_key": "k"},
         {"osworld_port": 5000, "host_key": key},
         {"osworld_port": 5000, "desktops": 2},
+        {"client_key": "k", "host_key": key, "container": "podman"},
+        {"client_key": "k", "host_key": key, "container": "podman", "image": "i", "display": ":0"},
     ):
         with pytest.raises(ConfigError, match=r"machines h: "):
             MachineConfig(host="h", user="u", **more)  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ from actors.errors import DesktopFault
 LINE_BYTES = 4 << 20
 ANSWER_S = 20.0
 TRY_S = 2.0  # a machine that is still booting reads nothing
-OUTPUT_CHARS = 4000
+ERROR_BYTES = 200
 _LOOK_S = 0.05
 NO_ARGUMENTS: Mapping[str, object] = {}
 _CLEAR = b"\xff"  # ends what the agent has read of a line that somebody else began, and comes before its next answer
@@ -36,7 +36,6 @@ class _Answer(msgspec.Struct):
 class _Ran(msgspec.Struct):
     exited: bool
     exitcode: int = -1
-    output: str = msgspec.field(name="out-data", default="")
     errors: str = msgspec.field(name="err-data", default="")
 
 
@@ -109,8 +108,8 @@ class Monitor:
                 if asyncio.get_running_loop().time() > until:
                     raise
 
-    async def run(self, script: str, given: bytes = b"", within_s: float = ANSWER_S) -> str:
-        """Run a shell script as the machine's root by the agent; what it wrote. Raises DesktopFault."""
+    async def run(self, script: str, given: bytes, within_s: float) -> None:
+        """Run a shell script as the machine's root by the agent, with that input. Raises DesktopFault."""
         command = {
             "path": "/bin/sh",
             "arg": ["-c", script],
@@ -125,14 +124,13 @@ class Monitor:
                     if ran.exited:
                         break
                     await asyncio.sleep(_LOOK_S)
-            output, errors = (_text(data) for data in (ran.output, ran.errors))
+            errors = base64.b64decode(ran.errors)[-ERROR_BYTES:].decode("utf-8", "replace")
         except TimeoutError:
             raise fault(FaultCause.OUTSIDE_VIEW, f"{self._what}: a script took over {within_s:g} s") from None
         except (ValueError, TypeError, msgspec.DecodeError) as error:
             raise fault(FaultCause.OUTSIDE_VIEW, f"{self._what}: {error}"[:300]) from error
         if ran.exitcode:
-            raise fault(FaultCause.BOOT_FAILED, f"{self._what}: a script ended with {ran.exitcode}: {errors[-200:]}")
-        return output
+            raise fault(FaultCause.BOOT_FAILED, f"{self._what}: a script ended with {ran.exitcode}: {errors}")
 
     def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._streams is None:
@@ -143,7 +141,3 @@ class Monitor:
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None
-
-
-def _text(data: str) -> str:
-    return base64.b64decode(data)[-OUTPUT_CHARS:].decode("utf-8", "replace")
