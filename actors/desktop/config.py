@@ -131,17 +131,9 @@ class MachineConfig(Section, frozen=True, kw_only=True):
     port: Annotated[int, tuning("Gives the port of its SSH server.", ge=1, le=65_535)] = 22
     desktops: Annotated[int, tuning("Limits its desktops at the same time.", ge=0)] = 1
     folder: Annotated[str, tuning("Keeps the sessions' folders here, on the machine itself.")] = "/tmp"  # noqa: S108 - the machine's own place for folders of sessions
-    client_password: Annotated[
-        str,
-        tuning("Gives the user's password, by which published tasks become root. OSWorld's own machines need none."),
-    ] = ""
-    display: Annotated[
-        str, tuning("Names a display of the machine, as in :0, and plays there. Empty makes one for each desktop.")
-    ] = ""
-    container: Annotated[
-        str,
-        tuning("Gives each desktop a container of its own, by this program there: podman, or docker, with options."),
-    ] = ""
+    client_password: Annotated[str, tuning("Gives the user's password, by which published tasks become root.")] = ""
+    display: Annotated[str, tuning("Names a display there to play on, as in :0. Empty makes one for each.")] = ""
+    container: Annotated[str, tuning("Gives each desktop a container there, by podman or docker, as named.")] = ""
     image: Annotated[str, tuning("Names the containers' image there, which holds the guest packages.")] = ""
     osworld_port: Annotated[
         int,
