@@ -469,6 +469,8 @@ def main() -> int:
     except ConfigError as error:
         output.line(str(error), to=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":
