@@ -61,6 +61,11 @@ MOST_SPACES = 1000
 MOST_EMPTY_LINES = 2  # at the end of a box: one who types ends a line that is the last one
 _BLOCKS = ("draw:text-box", "text:list", "text:list-item", "text:list-header")  # of a box
 _EMPTY = ("text:p", "text:span")
+# Of a placeholder without text: where that would run, and how it would fit. LibreOffice writes it once there was some.
+_OF_NO_TEXT = re.compile(
+    "paragraph-properties style:writing-mode"
+    "|graphic-properties (fo:min-height|style:shrink-to-fit|draw:fit-to-size|draw:auto-grow-height)"
+)
 
 
 def lines(data: Iterable[bytes], budget: Budget) -> list[str]:
@@ -167,6 +172,8 @@ class _Shown:
             family = _family(node.name, key)
             if family:
                 looks = self._styles.looks(family, value)
+                if key == "presentation:style-name" and node.name == "draw:frame" and _without_text(node):
+                    looks = {name: look for name, look in looks.items() if not _OF_NO_TEXT.fullmatch(name)}
                 if family == "table-row" and looks.get("table-row-properties style:use-optimal-row-height") == "true":
                     looks = {
                         name: said for name, said in looks.items() if name != "table-row-properties style:row-height"
@@ -223,10 +230,14 @@ def _without_empty_ends(frame: MarkupNode) -> MarkupNode:
     """A placeholder's frame without empty lines at its end, few as they may be; one without text is like any other."""
     kept = MarkupNode(frame.name, dict(frame.attributes))
     kept.inside = [_trimmed(child, MOST_EMPTY_LINES) for child in frame.elements]
-    if all(child.name == "draw:text-box" and not child.inside for child in kept.elements):
+    if _without_text(kept):
         kept.attributes.pop("presentation:placeholder", None)
         kept.attributes.pop("draw:text-style-name", None)
     return kept
+
+
+def _without_text(frame: MarkupNode) -> bool:
+    return all(child.name == "draw:text-box" and not child.inside for child in frame.elements)
 
 
 def _trimmed(node: MarkupNode, most: int) -> MarkupNode:

@@ -92,3 +92,18 @@ async def test_what_was_asked_passes_in_every_way_to_save_it_and_nothing_beside_
     passed = {name.rpartition(".")[0] for name, difference in found.items() if not difference}
     sums = {f"formula {at}" for at, right in enumerate(FORMULAS.values()) if right and ending == "xlsx"}
     assert passed == honest.keys() | sums, {name: found[name] for name in found}
+
+
+async def test_an_outline_that_is_emptied_is_as_one_without_text_but_no_other_looks(tmp_path: Path) -> None:
+    full, empty = ({"boxes": [["title", "plan"], ["outline", text]]} for text in ("one\ntwo", ""))
+    start, wanted = (office.presentation({"expected": [slide, DECK[1]]}) for slide in (full, empty))
+    emptied = "box(doc, 0, 1).String = ''"
+    programs = {
+        "emptied": emptied,
+        "painted": f"{emptied}; box(doc, 0, 1).FillStyle = uno.Enum('com.sun.star.drawing.FillStyle', 'SOLID')",
+        "resized": f"{emptied}; box(doc, 0, 1).Size = struct('awt.Size', Width=10, Height=10)",
+        "full": "",
+    }
+    jobs = {f"{name}.odp": ("odp", ["impress8", "impress8"], program) for name, program in programs.items()}
+    found = await judged(made(tmp_path, jobs, {"odp": start}), {"odp": wanted})
+    assert [name for name, difference in found.items() if not difference] == ["emptied.odp"], found
