@@ -165,8 +165,13 @@ class ContainerProvider(SandboxProvider):
 # Run by a shell of an ordinary user on another machine, with the session's words. HOME lies there, in the folder.
 _ELSEWHERE = """trap "" HUP  # the end of standard input ends the session in order
 if test "$(id -u)" = 0; then echo "containers are for users without rights" >&2; false
-else %(program)s run --user "$(id -u):$(id -g)" %(options)s "$@"; fi
+else
+    # One that is paused can't see that end: it is removed once who reached this machine has gone.
+    (while test -e /proc/$PPID; do sleep 2; done; sleep 5; %(program)s rm -f %(name)s) </dev/null >/dev/null 2>&1 &
+    %(program)s run --user "$(id -u):$(id -g)" %(options)s "$@"
+fi
 ended=$?
+kill $! 2>/dev/null
 chmod -R u+rwx %(folder)s; rm -rf %(folder)s
 exit $ended"""
 
@@ -180,7 +185,8 @@ def elsewhere(program: str, image: str, folder: str, spec: abc.DesktopSpec) -> l
         --ulimit core=0:0 --shm-size {command.SMALL_BYTES}
         --tmpfs /tmp:exec --tmpfs /run"""
     options = shlex.join([*words.split(), "--volume", f"{folder}:{folder}", image])
-    return ["/bin/sh", "-c", _ELSEWHERE % {"program": program, "options": options, "folder": shlex.quote(folder)}, "sh"]
+    script = _ELSEWHERE % {"program": program, "options": options, "folder": shlex.quote(folder), "name": name}
+    return ["/bin/sh", "-c", script, "sh"]
 
 
 def _empty_root() -> bytes:

@@ -200,7 +200,9 @@ from actors.desktop.provider import DesktopSpec
 async def main():
     config, spec = sys.stdin.readline(), sys.stdin.readline()
     provider = await open_provider(msgspec.json.decode(config, type=ProviderConfig), "owner")
-    await provider.boot(msgspec.json.decode(spec, type=DesktopSpec))
+    desktop = await provider.boot(msgspec.json.decode(spec, type=DesktopSpec))
+    if sys.argv[1] == "frozen":
+        await provider.freeze(desktop)
     print("up", flush=True)
     await asyncio.Event().wait()
 
@@ -208,13 +210,13 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("during", [False, True], ids=["with a desktop", "while one boots"])
-async def test_what_an_owner_leaves_that_is_killed_is_removed(world: World, during: bool) -> None:
-    owner = await asyncio.create_subprocess_exec(".venv/bin/python", "-c", OWNER, stdin=-1, stdout=-1)
+@pytest.mark.parametrize("desktop", ["up", "booting", "frozen"])
+async def test_what_an_owner_leaves_that_is_killed_is_removed(world: World, desktop: str) -> None:
+    owner = await asyncio.create_subprocess_exec(".venv/bin/python", "-c", OWNER, desktop, stdin=-1, stdout=-1)
     assert owner.stdin is not None
     assert owner.stdout is not None
     owner.stdin.write(msgspec.json.encode(world.config) + b"\n" + msgspec.json.encode(world.spec) + b"\n")
-    if during:
+    if desktop == "booting":
         await until(world.left)
     else:
         async with asyncio.timeout(BOOT_S):
