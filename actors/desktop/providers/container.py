@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import shlex
 import subprocess
 import tempfile
 from pathlib import Path
@@ -162,17 +161,21 @@ class ContainerProvider(SandboxProvider):
             await asyncio.to_thread(self._remove, sandbox.name)
 
 
-# Run by a shell of an ordinary user on another machine, with the session's words. HOME lies there, in the folder.
+# Run by a shell of an ordinary user on another machine: the program's words, the container's name, its folder, where
+# HOME lies, then options, image and the session's words.
 _ELSEWHERE = """trap "" HUP  # the end of standard input ends the session in order
+set -f  # a program's words are parted at spaces
+program=$1 name=$2 folder=$3
+shift 3
 if test "$(id -u)" = 0; then echo "containers are for users without rights" >&2; false
 else
     # One that is paused can't see that end: it is removed once who reached this machine has gone.
-    (while test -e /proc/$PPID; do sleep 2; done; sleep 5; %(program)s rm -f %(name)s) </dev/null >/dev/null 2>&1 &
-    %(program)s run --user "$(id -u):$(id -g)" %(options)s "$@"
+    (while test -e /proc/$PPID; do sleep 2; done; sleep 5; $program rm -f "$name") </dev/null >/dev/null 2>&1 &
+    $program run --user "$(id -u):$(id -g)" "$@"
 fi
 ended=$?
 kill $! 2>/dev/null
-chmod -R u+rwx %(folder)s; rm -rf %(folder)s
+chmod -R u+rwx "$folder"; rm -rf "$folder"
 exit $ended"""
 
 
@@ -184,9 +187,8 @@ def elsewhere(program: str, image: str, folder: str, spec: abc.DesktopSpec) -> l
         --ulimit nofile={spec.open_files}:{spec.open_files} --ulimit nproc={spec.processes}:{spec.processes}
         --ulimit core=0:0 --shm-size {command.SMALL_BYTES}
         --tmpfs /tmp:exec --tmpfs /run"""
-    options = shlex.join([*words.split(), "--volume", f"{folder}:{folder}", image])
-    script = _ELSEWHERE % {"program": program, "options": options, "folder": shlex.quote(folder), "name": name}
-    return ["/bin/sh", "-c", script, "sh"]
+    place = "--volume", f"{folder}:{folder}"
+    return ["/bin/sh", "-c", _ELSEWHERE, "sh", program, name, folder, *words.split(), *place, image]
 
 
 def _empty_root() -> bytes:
