@@ -18,7 +18,7 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python, and of TOML that it reads.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (137, 3),
-    "actors/cluster": (14011, 71),
+    "actors/cluster": (14013, 71),
     "actors/desktop": (11073, 47),
     "actors/entropulse": (702, 4),
     "actors/front": (1400, 10),
@@ -31,7 +31,7 @@ BUDGET: dict[str, tuple[int, int]] = {
     "apis/build": (328, 4),
     "apis/documents": (1614, 14),
     "apis/functions": (493, 3),
-    "apis/guest": (11059, 65),
+    "apis/guest": (11060, 65),
     "apis/plans": (203, 3),
     "apis/prompts": (472, 6),
     "apis/tasks": (6889, 40),
@@ -50,7 +50,7 @@ BUDGET: dict[str, tuple[int, int]] = {
 
 # Comments that fight the formatter, and words that engineers elsewhere do not use: most uses in the product's Python.
 WORDS: dict[str, int] = {
-    "fmt: skip": 220,
+    "fmt: skip": 219,
     "told": 29,
     "anew": 0,
     "stands": 15,

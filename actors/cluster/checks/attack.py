@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import shlex
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
@@ -91,16 +92,16 @@ class AttackedBody(LeasedDesktop):
                     if (there := (await self.look([])).manifest) == kept:
                         break
                     kept = there
-                    await _run(connection, _KEEP)
+                    await _run(connection, self.home, _KEEP)
                 for cheat, script in scripts:
                     began = time.monotonic()
-                    failed = await _run(connection, script)
+                    failed = await _run(connection, self.home, script)
                     told = await self._said(judging)
                     seen = await self.look(wanted, judging)
                     told |= {name: told_as_published(out, self.home) for name, out in seen.outputs.items()}
                     verdict = tasks.judged(self._task, seen.read, self._before, seen.manifest, told)
                     why = trouble(cheat, failed, verdict, changed=seen.manifest != kept)
-                    await _run(connection, _BACK)
+                    await _run(connection, self.home, _BACK)
                     self._heard(
                         CheatResult(
                             task=self._task.id,
@@ -144,11 +145,12 @@ async def _connected(desktop: Desktop) -> AsyncIterator[asyncssh.SSHClientConnec
         connection.abort()
 
 
-async def _run(connection: asyncssh.SSHClientConnection, script: str) -> str:
-    """Run a program of the desktop's shell in HOME. Returns how it failed, "" where its status is 0."""
+async def _run(connection: asyncssh.SSHClientConnection, home: str, script: str) -> str:
+    """Run a program of the desktop's shell in `home`. Returns how it failed, "" where its status is 0."""
     async with asyncio.timeout(SCRIPT_S):
-        # A cheat before this one may have forged programs, and the way to them.
-        done = await connection.run(f"cd && PATH={PATH} exec /bin/sh -s", input=script + "\n", check=False)
+        # A cheat before this one may have forged programs, and the way to them. A session's HOME is not its user's.
+        order = f"export HOME={shlex.quote(home)}; cd && PATH={PATH} exec /bin/sh -s"
+        done = await connection.run(order, input=script + "\n", check=False)
     return "" if done.exit_status == 0 else f"status {done.exit_status}: {str(done.stderr).strip()[-200:]}"
 
 

@@ -18,7 +18,7 @@ from actors.cluster.config.schema import Deploy, SeatsConfig
 from actors.cluster.config.suggest import hint
 from actors.cluster.config.suites import Suite
 from actors.cluster.runs import doctor
-from actors.desktop.config import ProviderConfig, SandboxConfig
+from actors.desktop.config import ProviderConfig, RemoteConfig, SandboxConfig
 from actors.desktop.provider import has_root
 from actors.replay.config import TaskRange
 from apis.tasks import registry as tasks
@@ -74,10 +74,10 @@ def _instances(suite: Suite, name: str, splits: Sequence[str], args: argparse.Na
 
 def seats_of(args: argparse.Namespace) -> SeatsConfig:
     """The seats that the arguments ask for. Raises ConfigError."""
-    return SeatsConfig(
-        count=args.desktops, warm_pool=min(2, args.desktops), screenshots="none",
-        provider=deploy_files.provider_set(args.overrides),
-    )  # fmt: skip
+    provider = deploy_files.provider_set(args.overrides)
+    room = provider.desktops - args.desktops if isinstance(provider, RemoteConfig) else 2
+    ready = max(0, min(2, args.desktops, room))
+    return SeatsConfig(count=args.desktops, warm_pool=ready, screenshots="none", provider=provider)
 
 
 def _check_files(args: argparse.Namespace) -> int:

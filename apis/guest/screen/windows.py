@@ -27,6 +27,8 @@ class Pixels:
         self._link = link
         self._map: mmap.mmap | None = None
         if not path.exists():
+            size = link.root.get_geometry()
+            self.width, self.height = size.width, size.height
             return
         with path.open("rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
@@ -43,9 +45,8 @@ class Pixels:
         from PIL import Image
 
         if self._map is None:
-            size = self._link.root.get_geometry()
-            raw = self._link.root.get_image(0, 0, size.width, size.height, X.ZPixmap, 0xFFFFFFFF).data
-            image = Image.frombuffer("RGB", (size.width, size.height), raw, "raw", "BGRX", 0, 1)
+            raw = self._link.root.get_image(0, 0, self.width, self.height, X.ZPixmap, 0xFFFFFFFF).data
+            image = Image.frombuffer("RGB", (self.width, self.height), raw, "raw", "BGRX", 0, 1)
         else:
             raw = self._map[self._start : self._start + self._stride * self.height]
             image = Image.frombuffer("RGB", (self.width, self.height), raw, "raw", "BGRX", self._stride, 1)

@@ -83,6 +83,8 @@ async def test_our_agent_plays_on_the_display_that_is_there(provider: SshProvide
         await link.call("type_text", text=content.decode(), timeout_s=30)
         await link.call("hotkey", keys=["ctrl", "s"], timeout_s=30)
         await link.call("settle", timeout_s=30)
+        seen = await link.call("observe", timeout_s=30)
+        assert "plum.txt" in str(seen), "windows and elements of a display that is not our own"
         picture = await link.call("screenshot", format="png", timeout_s=10)
         assert picture.startswith(b"\x89PNG")
         assert len(set(picture)) > 64, "a picture of one colour shows no desktop"
