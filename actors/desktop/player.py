@@ -118,7 +118,7 @@ class Player:
 
 
 async def _cpu_s(leased: list[BootedDesktop]) -> float:
-    """Processor seconds of their guests since their boots."""
+    """Processor seconds that the guests of these desktops have used since they booted."""
     return sum([(await booted.provider.probe(booted.desktop)).cpu_s for booted in leased])
 
 

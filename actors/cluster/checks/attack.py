@@ -146,7 +146,7 @@ async def _connected(desktop: Desktop) -> AsyncIterator[asyncssh.SSHClientConnec
 
 
 async def _run(connection: asyncssh.SSHClientConnection, home: str, script: str) -> str:
-    """Run a program of the desktop's shell in `home`. Returns how it failed, "" where its status is 0."""
+    """Run a shell script in `home` on the desktop. Returns how it failed, "" where its status is 0."""
     async with asyncio.timeout(SCRIPT_S):
         # A cheat before this one may have forged programs, and the way to them. A session's HOME is not its user's.
         order = f"export HOME={shlex.quote(home)}; cd && PATH={PATH} exec /bin/sh -s"

@@ -180,7 +180,10 @@ exit $ended"""
 
 
 def elsewhere(program: str, image: str, folder: str, spec: abc.DesktopSpec) -> list[str]:
-    """What runs the words that follow in a container on a machine that has `folder`, named like that."""
+    """The command that starts a container on another machine; the session's command is appended to it.
+
+    The container has the name of `folder`, which lies on that machine.
+    """
     name = os.path.basename(folder)
     words = f"""--rm -i --name {name} --label {LABEL} --stop-timeout 0 --network none --read-only --cap-drop ALL
         --security-opt no-new-privileges --memory {spec.memory_bytes} --pids-limit {spec.processes}

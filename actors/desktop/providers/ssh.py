@@ -178,7 +178,7 @@ class _Session(msgspec.Struct):
 
     @property
     def container(self) -> str:
-        """What orders the program of its container there; "" where it has none."""
+        """The container command of that machine, such as docker; "" where desktops there have no container."""
         return self.machine.config.container
 
     @property
@@ -191,7 +191,7 @@ class _Session(msgspec.Struct):
         return os.path.basename(self.folder)
 
     async def pause(self) -> None:
-        """Have the container's program stop all of it. Raises DesktopFault."""
+        """Pause the container. Raises DesktopFault."""
         if await self.machine.output(f"{self.container} pause {self.name}") is None:
             raise fault(FaultCause.STILL_RUNNING, f"{self.folder}: {self.container} pause failed")
 
@@ -266,7 +266,7 @@ async def office_releases(config: SshConfig) -> dict[str, str]:
 
 
 def _office_of(machine: MachineConfig) -> str:
-    """The command that says which LibreOffice sessions there have."""
+    """The command that prints the LibreOffice release of that machine's desktops."""
     if not machine.container:
         return office.VERSION
     return f"{machine.container} run --rm --network none {machine.image} /bin/sh -c {shlex.quote(office.VERSION)}"
