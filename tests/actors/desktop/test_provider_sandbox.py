@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -19,8 +20,9 @@ from actors.desktop.providers.sandbox import cgroups, command
 from actors.desktop.providers.sandbox import provider as provider_module
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import DesktopFault
-from apis.guest.session.members import descendants
+from apis.guest.session.members import descendants, kill, only
 from apis.tasks.verify.verify import WantedFile
+from tests.heard import until
 
 ROOT = os.geteuid() == 0
 
@@ -38,10 +40,10 @@ def file_text(path: str) -> str:
     return Path(path).read_text()
 
 
-def fake_bwrap(folder: Path) -> None:
-    """A program that every user may run, and that fails."""
+def fake_bwrap(folder: Path, script: str) -> None:
+    """A program that every user may run in place of bubblewrap."""
     program = folder / "bwrap"
-    program.write_text("#!/bin/sh\necho the kernel says no >&2\nexit 1\n")
+    program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     for parent in (folder, *list(folder.parents)[:-2]):
         parent.chmod(0o755)
@@ -151,11 +153,40 @@ async def test_a_refused_boot_is_a_fault_that_leaves_nothing(sandbox: SandboxPro
     with pytest.raises(DesktopFault) as missing:
         await sandbox.boot(DesktopSpec(home_template=str(tmp_path / "none")))
     assert missing.value.cause == FaultCause.SANDBOX_REFUSED
-    fake_bwrap(tmp_path)
+    fake_bwrap(tmp_path, "echo the kernel says no >&2\nexit 1")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(DesktopFault, match="the kernel says no"):
         await sandbox.boot(DesktopSpec())
     assert sandbox._sandboxes == {}
+
+
+@pytest.mark.parametrize("way", ["killed", "cancelled"])
+async def test_one_that_is_ended_as_it_starts_leaves_no_child_that_waits_for_it(
+    sandbox: SandboxProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Bubblewrap is held where its child waits for it and would outlive it: between its clone and its first word."""
+    held = f"{shutil.which('bwrap')} --info-fd 8 --userns-block-fd 7"
+    fake_bwrap(tmp_path, f'exec 7<>{tmp_path}/never 8>/dev/null {held} "$@"')
+    os.mkfifo(tmp_path / "never")
+    (tmp_path / "never").chmod(0o666)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    boot = asyncio.create_task(sandbox.boot(DesktopSpec()))
+    await until(lambda: any(box.process for box in sandbox._sandboxes.values()))
+    (box,) = sandbox._sandboxes.values()
+    assert box.process is not None
+    outer = box.process.pid
+    await until(lambda: len(descendants(outer)) == 2)
+    (child,) = descendants(outer).keys() - {outer}
+    if way == "killed":
+        os.kill(outer, signal.SIGKILL)
+    else:
+        boot.cancel()
+    (ended,) = await asyncio.gather(boot, return_exceptions=True)
+    assert isinstance(ended, DesktopFault if way == "killed" else asyncio.CancelledError)
+    assert sandbox._sandboxes == {}
+    left = only([child])
+    kill(left, ENDS_S)
+    assert not left, "it is gone before its user is another's"
 
 
 @pytest.mark.skipif(not ROOT, reason="only root can mount a limited disk")

@@ -244,7 +244,7 @@ class SandboxProvider(abc.Provider):
         try:
             async with asyncio.timeout(START_S):
                 while (connection := connected(plug)) is None:
-                    if sandbox.process is None or sandbox.process.poll() is not None:
+                    if sandbox.outer is None or not sandbox.outer.alive:
                         said = sandbox.last_words() or f"the {self.KIND} ended at once"
                         raise fault(FaultCause.SANDBOX_REFUSED, said)
                     await asyncio.sleep(_LOOK_S)

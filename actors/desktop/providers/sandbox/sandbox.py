@@ -8,6 +8,7 @@ folders, and a warning says that no limit holds.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import errno
 import os
@@ -166,6 +167,7 @@ def remove_folder(folder: Path) -> None:
 
 GONE_S = 10.0
 BURY_S = 2.0
+_LOOK_S = 0.005
 
 
 class Sandbox:
@@ -257,7 +259,23 @@ class Sandbox:
                 self.outer.kill()
                 await self.outer.ended(GONE_S)
             self.outer.close()
-            self.process.wait()  # it has ended
+            await self._bury(self.process)
+
+    async def _bury(self, outer: subprocess.Popen[bytes]) -> None:
+        """Bury the outer process, which has ended, and end what it has left.
+
+        One that was killed as it started has a child that is blocked for ever, in no control group: it still waits for
+        a word of its parent, and has not yet asked to end with it. It is in its parent's process group.
+        """
+        if self.init is None:
+            os.killpg(outer.pid, signal.SIGKILL)  # nobody else's yet: a number is free once its process is buried
+        outer.wait()
+        if self.init is None:
+            with contextlib.suppress(ProcessLookupError, TimeoutError):
+                async with asyncio.timeout(BURY_S):
+                    while True:  # what is killed is the guest's user's, whom another desktop may get next
+                        os.killpg(outer.pid, 0)
+                        await asyncio.sleep(_LOOK_S)
 
     def remove(self) -> None:
         """Delete what lay on this host. Blocks. Raises DesktopFault when a control group can't go."""
