@@ -21,7 +21,7 @@ from apis.apps.check.case import Case, table_of, tables
 from apis.apps.check.run import run
 from apis.build import answers
 from apis.built import BuiltFunction
-from tests.build.model import Recorded, served
+from tests.actors.desktop.endpoint_stand_in import Recorded, StandIn
 
 HERE = Path(__file__).parent
 APP = "libreoffice_calc"
@@ -84,8 +84,9 @@ def hide() -> None:
 
 async def rebuilt(out: Path, overrides: Sequence[str]) -> int:
     """The exit status of a build from the recording, without the hidden functions."""
-    async with served(Recorded(yaml.safe_load((HERE / "calc.yaml").read_text()))) as url:
-        command = [sys.executable, "-m", "tests.build.blind", "hidden", "apis", "build", "--llm", url]
+    recorded = Recorded(yaml.safe_load((HERE / "calc.yaml").read_text()))
+    async with StandIn(recorded.answer) as server:
+        command = [sys.executable, "-m", "tests.build.blind", "hidden", "apis", "build", "--llm", server.url]
         command += ["--app", str(HERE / "calc_profile.yaml"), "--tasks", str(HERE / "calc.txt")]
         command += ["--model", "recorded", "--out", str(out)]
         command += [word for each in overrides for word in ("--set", each)]

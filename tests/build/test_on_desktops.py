@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 from actors.cluster.evaluate.settings import ASKED
-from tests.build.model import Recorded, served
+from tests.actors.desktop.endpoint_stand_in import Recorded, StandIn, completion
 
 pytestmark = [pytest.mark.desktop, pytest.mark.slow, pytest.mark.timeout(500)]
 MARK = "planted_here"  # in every generated source
@@ -88,15 +88,15 @@ def recording(names: Collection[str]) -> dict[str, Any]:
 class PlaysToo(Recorded):
     """Plays an episode, too: by the function that is built where its prompt has it, else by keys."""
 
-    async def answer(self, request: web.Request) -> web.Response:
-        messages = (await request.json())["messages"]
+    async def answer(self, body: dict[str, Any], number: int) -> web.StreamResponse:
+        messages = body["messages"]
         if messages[-1]["content"].startswith(("stage: ", ASKED)):
-            return await super().answer(request)
+            return await super().answer(body, number)
         called = ["EditorTools.right(number=1, line='mirror')"]
         typed = ["Agent.hotkey(keys=['ctrl', 'a'])", "Agent.type(text='mirror')"]
         steps = called if "def right" in json.dumps(messages) else typed
         steps += ["Agent.hotkey(keys=['ctrl', 's'])", "Agent.exit(success=True)"]
-        return self.said(fenced("python", steps[sum(each["role"] == "assistant" for each in messages) % len(steps)]))
+        return completion(fenced("python", steps[sum(each["role"] == "assistant" for each in messages) % len(steps)]))
 
 
 async def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -142,9 +142,9 @@ async def test_right_functions_are_accepted_and_planted_faulty_ones_are_not(
     tasks.write_text("Change the second line\n")
     hook = tmp_path / "hooked.py"
     hook.write_text(HOOKED)
-    async with served(PlaysToo(recording(names))) as url:
+    async with StandIn(PlaysToo(recording(names)).answer) as server:
         done = await run(
-            str(hook), "apis", "build", "--app", "text_editor", "--tasks", str(tasks), "--llm", url,
+            str(hook), "apis", "build", "--app", "text_editor", "--tasks", str(tasks), "--llm", server.url,
             "--model", "m", "--out", str(out), "--rounds", "0", "--json", "--trial", "text_editor",
             "--trial-by", plays,
             "--set", f"desktops.provider.state_dir={state_dir}", PYTHONPATH=os.getcwd(),

@@ -32,7 +32,7 @@ from apis.build.answers import AnswerRefusedError
 from apis.built import KINDS, BuiltFunction, Cases
 from runtime.errors import ConfigError
 from runtime.program import check_origin
-from tests.build.model import Recorded, served
+from tests.actors.desktop.endpoint_stand_in import Recorded, StandIn
 
 PROFILE = profile("text_editor")
 NUMBER = {"kind": "integer", "limits": [1, 9]}
@@ -100,8 +100,8 @@ async def build(
     if exemplars is None:
         exemplars = ["Do a thing"]
     ledger = BuildLedger(folder, "this build")
-    async with served(model) as url:
-        endpoint = Endpoint(EndpointConfig(url=url, model="m", first_backoff_s=0.0, longest_backoff_s=0.0), "")
+    async with StandIn(model.answer) as server:
+        endpoint = Endpoint(EndpointConfig(url=server.url, model="m", first_backoff_s=0.0, longest_backoff_s=0.0), "")
         try:
             made = Pipeline(PROFILE, ledger, endpoint, tries.trial, lambda _: None, [], 9, **more)
             return await made.run(exemplars)
@@ -259,10 +259,10 @@ async def test_a_budget_of_tokens_ends_the_asking_and_keeps_what_is_done(tmp_pat
     done = await build(tmp_path, Recorded(ERRING), Stands(), budget_tokens=900)
     assert [each.accepted for each in done].count(False) >= 1
     assert any("--budget-tokens" in each.why for each in done)
-
-
-async def test_a_budget_that_ends_while_tasks_are_read_ends_the_build_in_order(tmp_path: Path) -> None:
-    done = await build(tmp_path, Recorded(ERRING), Stands(), [f"Do thing {n}" for n in range(11)], budget_tokens=1)
+    (tmp_path / "other").mkdir()  # and one that ends while tasks are read
+    done = await build(
+        tmp_path / "other", Recorded(ERRING), Stands(), [f"Do thing {n}" for n in range(11)], budget_tokens=1
+    )
     assert done
     assert all("--budget-tokens" in each.why for each in done)
 

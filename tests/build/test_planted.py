@@ -17,6 +17,7 @@ from actors.cluster.checks.desk import RealDesk, provider, sandbox_set
 from apis.applications import app_named
 from apis.apps.check.case import table_of
 from apis.build import answers
+from tests.build.blind import HIDDEN, checked
 
 EDITOR = profile("text_editor")
 SHEETS = "app.document().getSheets().getByName({!r}).getCellRangeByName('A1').getString()"
@@ -126,3 +127,13 @@ async def test_the_right_body_is_accepted_and_each_faulty_one_is_not(state_dir: 
         finally:
             await desk.close()
     assert [fault for fault, problem in found.items() if not problem] == ["right"], found
+
+
+@pytest.mark.desktop
+@pytest.mark.proof
+@pytest.mark.timeout(600)
+async def test_what_was_written_blind_passes_the_original_cases(state_dir: str) -> None:
+    problems = await checked(None, [f"desktops.provider.state_dir={state_dir}"])
+    assert set(problems) == set(HIDDEN)
+    wrong = {name: problem for name, problem in problems.items() if problem}
+    assert len(wrong) <= 2, wrong

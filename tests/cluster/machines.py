@@ -249,6 +249,14 @@ def until(true: Callable[[], object], within_s: float, what: str) -> None:
         time.sleep(LOOK_S)
 
 
+def gone(pid: int) -> bool:
+    """Whether a process has ended, buried or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 def _ip(*words: str) -> str:
     return subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=END_S).stdout
 

@@ -12,16 +12,20 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from actors.cluster.config import deploy_files
+from actors.replay.demos import demo_files
+from actors.replay.rules.cold_start import family_of
 from runtime.logs.reader import LogWatch
 from runtime.messaging.message import Version
-from tests.cluster import recorded
-from tests.cluster.machines import Machines, until
+from tests.cluster.machines import Machines, gone, until
 from tests.soak.verdict import left
 
 pytestmark = [
@@ -68,6 +72,16 @@ FILE: dict[str, Any] = {
 }
 
 
+def recorded(families: Collection[str], into: Path) -> list[str]:
+    """Write the main job's demonstrations of `families` to the recording `into`; the task of each."""
+    header, demos = demo_files.read(deploy_files.bundled()["local"].parent / "demos" / "local.parquet")
+    kept = [demo for demo in demos if family_of(demo.task) in families]
+    tasks = [demo.task for demo in kept]
+    shown = [one for one in header.tasks if one.task in set(tasks)]
+    demo_files.write(into, msgspec.structs.replace(header, demos=len(kept), tasks=shown), kept)
+    return tasks
+
+
 class Run:
     """A run that machine 0 starts, watched by its logs."""
 
@@ -77,7 +91,7 @@ class Run:
         self._watch, self._lines = LogWatch(self.dir), defaultdict[str, list[dict[str, Any]]](list)
         deploy = folder / "deploy.yaml"
         source = folder / "demos.parquet"
-        shown = recorded.write({FAMILY}, source)
+        shown = recorded({FAMILY}, source)
         assert len(shown) == RECORDED
         tasks = FILE["tasks"] | {"train": list(dict.fromkeys(shown))}
         demos = FILE["demos"] | {"source": str(source)}
@@ -124,13 +138,6 @@ class Run:
 
 def say(seconds: float, what: str) -> None:
     sys.stdout.write(f"{seconds:6.1f} s {what}\n")
-
-
-def gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
 
 
 def named(words: set[str]) -> list[int]:

@@ -14,6 +14,7 @@ import pytest
 
 from runtime.logs.reader import read_logs
 from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec
+from tests.cluster.machines import gone
 from tests.runtime.example_actors import Add, Counter, Greet, Pid
 
 pytestmark = [
@@ -23,13 +24,6 @@ pytestmark = [
 
 
 STARTS_S = 240.0  # of a whole Ray and its workers, on a busy machine
-
-
-def gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
 
 
 def environment(pid: int) -> bytes:

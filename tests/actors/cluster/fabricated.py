@@ -71,16 +71,18 @@ PICTURED = 202  # token of an episode whose model saw pictures
 MEASURED = {"forward_s": 1.5, "rehearsal_s": 0.25, "mismatch_mean": 1e-6}
 
 
+def record(name: str, started_s: float = 1.0, file: str = "local", **more: Any) -> run_folder.RunRecord:
+    """A run's record, but for what is named."""
+    plain: dict[str, Any] = {"seed": 0, "build": "b", "versions": {}, "started": run_folder.iso(started_s)}
+    return run_folder.RunRecord(name=name, file=file, started_s=started_s, **plain | more)
+
+
 class Fabricated:
     """A run folder with a ledger filled by hand."""
 
     def __init__(self, folder: Path, *, seed: int = 0, arm: str = "", verdict: str | None = "ok") -> None:
         self.path = folder
-        record = run_folder.RunRecord(
-            name=folder.name, file="local", seed=seed, build="", versions={}, started=run_folder.iso(seed),
-            started_s=seed, experiment=arm,
-        )  # fmt: skip
-        run = run_folder.claim(folder, record, resume=False)
+        run = run_folder.claim(folder, record(folder.name, seed, seed=seed, experiment=arm), resume=False)
         rate = 1e-3 * len(arm)
         deploy = Deploy(run=RunConfig(seed=seed))
         rl = msgspec.structs.replace(deploy.learner.rl, lr=rate or 1e-4)

@@ -8,15 +8,13 @@ from typing import Any
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.config import deploy_files, lanes, suites
-from actors.cluster.config.schema import DemonstrationsConfig, Deploy
+from actors.cluster.config import deploy_files, suites
+from actors.cluster.config.schema import Deploy
 from actors.cluster.config.typed_yaml import build
 from actors.cluster.demos import record
-from actors.cluster.runs import loop, recordings
+from actors.cluster.runs import loop
 from actors.desktop.actor import DesktopSeat
 from actors.replay.config import LedgerSettings
-from actors.replay.demos import demo_files
-from actors.replay.demos import format as demo_format
 from actors.replay.rules import cold_start
 from apis.actions.spaces import SPACES
 from apis.tasks import registry as tasks
@@ -76,14 +74,6 @@ def test_what_can_not_be_done_with_the_actions_is_refused(sections: dict[str, An
         planned(build(data, Deploy, source="x"))
 
 
-def test_a_pool_of_sound_oracles_is_one_of_each_route_within_the_actions() -> None:
-    config = DemonstrationsConfig(attempts_per_task=1)
-    names = {space: [one.name for one in lanes.pool_of(config, space)] for space in SPACES}
-    assert names == {"both": ["api", "gui", "by-turns"], "gui": ["gui"], "api": ["api"]}
-    pool = lanes.pool_of(config)
-    assert lanes.members_of(["calc_cell/train/1"], pool, "gui") == {"calc_cell": ["gui"]}
-
-
 def test_a_suite_is_recorded_by_the_families_and_routes_of_the_actions() -> None:
     def recorded(*words: str) -> Deploy:
         return record.deploy_of(cli.build_parser().parse_args(["demos", "record", "desktop", *words]))
@@ -96,19 +86,3 @@ def test_a_suite_is_recorded_by_the_families_and_routes_of_the_actions() -> None
     assert recorded("--routes", "mixed").demos.routes == ["mixed"]
     with pytest.raises(ConfigError, match="desktop: no family with a route mixed for actions gui"):
         recorded("--actions", "gui", "--routes", "mixed")
-
-
-def test_a_recording_of_other_actions_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "demos.parquet"
-    for actions, fits in (("gui", True), ("", True), ("both", False)):
-        header = demo_format.RecordingHeader(format=demo_format.FORMAT, tokenizer="", form="", actions=actions, demos=0)
-        demo_files.write(path, header, [])
-        data = {"prompt": {"action_space": "gui"}, "tasks": {"demo": ["text_editor/train/1"]}}
-        deploy = build(data, Deploy, source="x")
-        if fits:
-            recordings.refuse_unfit(deploy, path, "t")
-            continue
-        with pytest.raises(
-            ConfigError, match=r"was recorded with actions both, prompt\.action_space is gui: record again"
-        ):
-            recordings.refuse_unfit(deploy, path, "t")

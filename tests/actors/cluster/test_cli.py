@@ -3,6 +3,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import shlex
 import subprocess
 import sys
 from importlib import import_module
@@ -10,8 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
+import yaml
 
 from actors.cluster import cli
 from actors.cluster.commands import COMMANDS
@@ -21,11 +22,11 @@ from actors.front.library import TaskHandle
 from actors.replay.demos import demo_files
 from actors.replay.demos import format as demo_format
 from actors.replay.demos.format import Demo, DemoStep, RecordingHeader, digest_of_step
-from actors.replay.messages import StepPayload
 from apis.observation import OBSERVATION_VERSION
-from apis.tasks import registry as tasks
 from runtime.errors import ConfigError
 from runtime.program import check_origin, program
+from tests.actors.cluster.unplayed import refused
+from tests.actors.replay.ledger_tools import payload
 
 
 def call(*args: str, cwd: Path | None = None, text: str = "") -> subprocess.CompletedProcess[str]:
@@ -99,22 +100,9 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cli.build_parser.cache_clear()  # it names the program as the folder before saw it
 
 
-def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The one line that the command ends with."""
-    assert cli.main(words) == 2
-    shown = capsys.readouterr().err
-    assert shown.count("\n") == 1
-    return shown
-
-
 def step() -> DemoStep:
-    plain = {
-        "prompt_ids": [1, 2], "response_ids": [3], "logprobs": [], "spans": [], "temperature": 1.0, "observation": "o",
-        "response": "Agent.wait()", "action": None, "refusal": None, "result": None, "screenshot": None,
-        "observe_ms": 1.0, "generate_ms": 0.0, "act_ms": 1.0,
-    }  # fmt: skip
-    payload = msgspec.convert(plain, StepPayload)
-    return DemoStep(digest=digest_of_step(payload), well_formed=True, payload=payload)
+    stored = payload()
+    return DemoStep(digest=digest_of_step(stored), well_formed=True, payload=stored)
 
 
 def written(task: str = "text_editor/train/1", steps: int = 1, **header: Any) -> str:
@@ -133,6 +121,7 @@ def written(task: str = "text_editor/train/1", steps: int = 1, **header: Any) ->
         ({"tokenizer": "0123"}, "was recorded with tokenizer 0123"),
         ({"actions": "foo"}, "names actions 'foo'; known: both, gui, api"),
         ({"form": "publishd"}, "names form 'publishd'; did you mean published?"),
+        ({"actions": "both"}, "actions both, prompt.action_space is gui: record again"),
     ],
 )
 def test_a_recording_that_is_unfit_is_refused(
@@ -140,6 +129,7 @@ def test_a_recording_that_is_unfit_is_refused(
 ) -> None:
     file = written(**changes)
     words = ["run", "smoke", "--dry-run", "--set", f"demos.source={file}", "--set", "demos.count=1"]
+    words += ["--set", "prompt.action_space=gui"] * ("is gui" in expected)
     assert expected.rsplit(":", maxsplit=1)[-1] in refused(capsys, *words)
 
 
@@ -173,21 +163,11 @@ def test_an_export_makes_no_folders(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["demos", "export", file, "a.parquet", "--force"]) == 0
 
 
-@pytest.mark.parametrize(("decoding", "heat"), [("greedy", 0.0), ("t=1", 1.0), ("T=2", 2.0), ("t=99.5", 99.5)])
-def test_decoding_takes_any_temperature_within_its_range(decoding: str, heat: float) -> None:
-    assert settings.temperature(decoding) == heat
-
-
-@pytest.mark.parametrize("decoding", ["t=100", "t=-1", "t=1e-9", "t=nan", "t=inf", "x=1", "t", "1"])
-def test_decoding_beyond_its_range_is_told_the_range(decoding: str) -> None:
-    with pytest.raises(ConfigError, match="a temperature from 1e-06 to below 100"):
-        settings.temperature(decoding)
-
-
-@pytest.mark.parametrize("number", ["03", "٣", "-1", "x", "1_0", " 3", "+3", "3/4", "00"])
-def test_an_instance_has_one_way_to_be_written(number: str) -> None:
-    with pytest.raises(ConfigError, match="plain digits"):
-        tasks.family(f"text_editor/train/{number}")
+def test_decoding_takes_any_temperature_within_its_range_and_tells_it() -> None:
+    assert [settings.temperature(said) for said in ("greedy", "t=1", "T=2", "t=99.5")] == [0.0, 1.0, 2.0, 99.5]
+    for said in ("t=100", "t=-1", "t=1e-9", "t=nan", "x=1", "t"):
+        with pytest.raises(ConfigError, match="a temperature from 1e-06 to below 100"):
+            settings.temperature(said)
 
 
 @pytest.mark.parametrize(
@@ -216,6 +196,35 @@ def test_a_name_that_the_program_knows_means_what_it_means_everywhere() -> None:
     assert cli.main(["tasks", "list", "text_editor"]) == 0
 
 
-def test_a_key_of_a_megabyte_is_named_in_a_short_line(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("long.yaml").write_text(f"? {'k' * 900_000}\n: 1\n")
-    assert len(refused(capsys, "run", "long.yaml", "--dry-run")) <= cli.LONGEST + 10
+REFUSALS: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("refusals.yaml").read_text("utf-8"))
+
+
+def put(path: Path, text: str, *, folder: bool) -> None:
+    """Lay a file, a folder, or a link where the text is an arrow to its target."""
+    (path if folder else path.parent).mkdir(parents=True, exist_ok=True)
+    if text.startswith("-> "):
+        path.symlink_to(text.removeprefix("-> "))
+    elif not folder:
+        path.write_text(text)
+
+
+@pytest.mark.parametrize("row", REFUSALS, ids=lambda row: row["run"])
+def test_what_can_not_be_done_is_one_line_and_leaves_nothing(
+    row: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cli.build_parser.cache_clear()  # it names the program as the folder before saw it
+    for name, text in row.get("given", {}).items():
+        put(tmp_path / name, text, folder=name.endswith("/"))
+    before = sorted(tmp_path.rglob("*"))
+    words = shlex.split(re.sub(r"<(\d+)>", lambda letters: "x" * int(letters[1]), row["run"]))
+    try:
+        status = cli.main(words)
+    except SystemExit as ended:
+        status = int(ended.code or 0)
+    shown = capsys.readouterr()
+    said = shown.err
+    assert (status, said.count("\n")) == (2, 1), said
+    assert re.search(".*".join(map(re.escape, row["says"].split("*"))), said), said
+    assert "secret" not in said, "a password is not repeated"
+    assert sorted(tmp_path.rglob("*")) == before

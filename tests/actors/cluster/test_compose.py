@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.cluster.config import deploy_files, lanes
-from actors.cluster.config.lanes import lanes_of
+from actors.cluster.config import deploy_files
 from actors.cluster.runs import compose, loop
 from actors.learner.rank import MEET_S
 from apis.tasks.registry import kind_of
@@ -52,13 +51,6 @@ def test_every_actor_of_a_bundled_plan_can_be_made(name: str) -> None:
             assert wire.build() is not None
 
 
-@pytest.mark.parametrize("name", sorted(deploy_files.bundled()))
-def test_every_member_of_a_bundled_pool_has_something_to_show(name: str) -> None:
-    deploy, _ = deploy_files.load(name, ())
-    shown = lanes.members_of(lanes_of(deploy.tasks).demo, deploy.demos.demonstrators, deploy.prompt.action_space)
-    assert {member.name for member in deploy.demos.demonstrators} == {one for able in shown.values() for one in able}
-
-
 def test_a_learner_that_waits_leaves_its_core_to_others() -> None:
     """Where OpenMP spins, cloning beside other work takes several times its processor time."""
     rank = next(host for host in planned("learner.rl.threads=2").hosts if host.name == "ranks/0")
@@ -90,14 +82,6 @@ def test_ranks_have_time_to_meet_and_those_elsewhere_to_reach_the_shared_folder(
     assert silent == [300.0, 300.0, 300.0, 120.0]
     assert loads == [300.0, 4 * 3600.0] * 2
     assert all(start >= load for start, load in zip(starts, loads, strict=True))
-
-
-def test_seats_are_spread_evenly_over_processes() -> None:
-    plan = planned("desktops.count=10", "desktops.processes=3")
-    places = [spec.host for stage in plan.stages for spec in stage if spec.name.startswith("desktop/")]
-    counts = {host: places.count(host) for host in set(places)}
-    assert sorted(counts.values()) == [3, 3, 4]
-    assert ("desktops/0", "desktop/0,3,6,9", "here") in plan.host_rows()
 
 
 @pytest.mark.slow

@@ -51,14 +51,6 @@ def test_two_versions_of_nccl_matter_to_a_collective_alone(collective: bool) -> 
     assert "make sglang-gpu" in wrong.mend
 
 
-def test_a_driver_has_to_run_the_cuda_that_torch_is_built_for() -> None:
-    learners, engines = changed(driver="12.8")
-    assert learners.fatal
-    assert engines.fatal
-    assert "the learner's torch 2.14.1 needs 13" in learners.found
-    assert "580" in learners.mend
-
-
 def test_kernels_are_ready_or_can_be_compiled() -> None:
     bare = engine(ready_kernels="")
     (wrong,) = changed(engine=bare)
@@ -113,6 +105,7 @@ def test_doctor_names_what_must_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(versions, "here", lambda _: Versions(learner=OLD, engine=ENGINE, driver="12.8"))
     looked = {check.name: check for check in doctor.examine(doctor.needs_of(deploy_files.load("sglang-gpu", [])[0]))}
     assert looked["driver"].fatal
+    assert "needs 13" in looked["driver"].found
     assert not looked["nccl"].ok
     assert not looked["nccl"].fatal
 

@@ -73,16 +73,13 @@ def test_an_episode_is_shown_step_by_step(runs: Path, capsys: pytest.CaptureFixt
     assert plain["steps"][0]["response_ids"] == [2]
 
 
-def test_an_episode_is_a_page(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_episode_is_a_page_with_the_very_picture_that_the_model_saw(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shown(capsys, runs, "show", "one", "eval.final.3", "--html", str(tmp_path / "page.html"))
     page = (tmp_path / "page.html").read_text()
     Reader(page).refuse_outside()
     assert "data:image/jpeg;base64," in page
-
-
-def test_a_page_shows_the_very_picture_that_the_model_saw(
-    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
     png = jpeg("PNG")
     digest = hashlib.sha256(png).hexdigest()
     shown(capsys, runs, "show", "one", str(PICTURED), "--html", str(tmp_path / "page.html"))
@@ -111,11 +108,6 @@ def test_what_is_not_there_is_one_line(
     said = shown(capsys, runs, *words, status=2)
     assert expected in said
     assert said.count("\n") == 1
-
-
-def test_no_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([]) == 0
-    assert "first steps:" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,12 @@ from actors.cluster.evaluate import play as evaluated
 from actors.cluster.evaluate import settings
 from actors.cluster.runs import doctor, evaluation_rounds, execute, run_folder, weights
 from actors.cluster.runs import run as runcommand
-from actors.cluster.runs.run_folder import RunRecord, claim
+from actors.cluster.runs.run_folder import claim
 from actors.replay.database.ledger_file import connect
 from policy.settings import AVERAGED
 from runtime import system
 from runtime.errors import ConfigError
+from tests.actors.cluster.fabricated import record
 
 COMMAND = [sys.executable, "-P", "-m", "actors.cluster.cli"]
 TASKS = [f"text_editor/held-out/{n}" for n in range(2)]
@@ -36,10 +37,7 @@ TASKS = [f"text_editor/held-out/{n}" for n in range(2)]
 def runs(tmp_path: Path, state_dir: str) -> Path:
     """A fabricated run `mine` with three rounds; the weights of the one in the middle are gone."""
     run = tmp_path / "runs" / "mine"
-    record = RunRecord(
-        name="mine", file="local", seed=3, build="b", versions={}, started="2026-01-01T00:00:00Z", started_s=1.0
-    )
-    claim(run, record, resume=False).end("ok", None)
+    claim(run, record("mine", seed=3), resume=False).end("ok", None)
     provider = {"type": "sandbox", "state_dir": state_dir}
     data = {"tasks": {"eval": TASKS, "max_turns": 3}, "desktops": {"count": 2, "provider": provider}}
     (run / "deploy.yaml").write_text(deploy_files.dump(build(data, Deploy, source="x")))
@@ -69,8 +67,7 @@ def add_round(connection: Any, number: int, name: str, version: str, wins: int) 
 
 
 def test_weights_are_found_by_round_version_and_name(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    later = RunRecord(name="seen", file="eval mine", seed=0, build="b", versions={}, started="", started_s=9.0)
-    claim(runs / "seen", later, resume=False).end("ok", None)
+    claim(runs / "seen", record("seen", 9.0, "eval mine"), resume=False).end("ok", None)
     shutil.copytree(runs / "mine" / "weights" / "0.9", runs / "seen" / "pinned" / "0.9")
     found = weights.locate("mine", runs)
     shutil.copy(runs / "mine" / "ledger.sqlite", runs / "seen")
@@ -78,8 +75,7 @@ def test_weights_are_found_by_round_version_and_name(runs: Path, capsys: pytest.
     assert "success 1.000 (2/2), 95 % 0.342-1.000, T=1" in capsys.readouterr().out
     assert weights.locate("last", runs).run == found.run, "an evaluation's copy is no run's last weights"
     assert (found.version, found.at, Path(found.folder).name) == ("0.10", "newest", "0.10")
-    begun = RunRecord(name="begun", file="local", seed=3, build="b", versions={}, started="", started_s=10.0)
-    claim(runs / "begun", begun, resume=False).end("stopped", None)
+    claim(runs / "begun", record("begun", 10.0), resume=False).end("stopped", None)
     shutil.copytree(models.bundled(), runs / "begun" / "weights" / "0.0")
     assert weights.locate("last", runs).run == found.run, "what a run begins with was not trained by it"
     with pytest.raises(ConfigError, match="run begun holds no weights of its own: it has made no optimizer step"):
@@ -120,6 +116,9 @@ def test_an_evaluation_takes_what_is_not_said_from_the_run(runs: Path) -> None:
     deploy = settings.deploy_of(arguments("mine", "--runs", str(runs)), mine)
     assert (deploy.tasks.eval, deploy.tasks.max_turns, deploy.desktops.count) == (TASKS, 3, 2)
     assert (deploy.sampling.eval_temperature, deploy.evaluation.episodes, deploy.demos.count) == (0.0, 1, 0)
+    like = ("mine", "--runs", str(runs), "--like", "learn")
+    for more, memo in (((), "on"), (("--format", "published"), "off")):  # desktops are remembered where a memo holds
+        assert settings.deploy_of(arguments(*like, *more), mine).desktops.memo == memo
     words = ("mine", "--tasks", "desktop", "--untrained", "--instances", "2", "--decoding", "T=0.5", "--episodes", "3")
     wide = settings.deploy_of(arguments(*words, "--runs", str(runs), "--format", "published"), mine)
     families = {str(task).partition("/")[0] for task in wide.tasks.eval}
@@ -131,26 +130,16 @@ def test_an_evaluation_takes_what_is_not_said_from_the_run(runs: Path) -> None:
     )
 
 
-def test_an_evaluation_remembers_desktops_like_its_run_where_a_memo_holds(runs: Path) -> None:
-    mine = weights.locate("mine", runs)
-    words = ("mine", "--runs", str(runs), "--like", "learn")
-    for more, memo in (((), "on"), (("--format", "published"), "off")):
-        assert settings.deploy_of(arguments(*words, *more), mine).desktops.memo == memo
-
-
-def test_a_card_knows_the_newest_weights_by_the_name_that_a_resume_gave_them(runs: Path) -> None:
+def test_a_card_knows_resumed_weights_and_what_the_run_went_on_from(runs: Path) -> None:
     mine = weights.locate("mine", runs, "final")
     rounds = evaluation_rounds.read_rounds(runs / "mine")
     resumed = msgspec.structs.replace(mine, version="1.10", at="newest")
     assert "in round final" in weights.card(resumed, "out", rounds)
     assert "in round final" not in weights.card(msgspec.structs.replace(resumed, at="1.10"), "out", rounds)
-
-
-def test_a_card_names_what_the_run_went_on_from(runs: Path) -> None:
-    record = run_folder.read_record(runs / "mine")
-    record.asked = run_folder.Asked(fork="/far/trunk@0.3")
-    (runs / "mine" / "run.json").write_bytes(msgspec.json.encode(record))
-    assert f"--seed {record.seed} --from trunk@0.3`" in weights.card(weights.locate("mine", runs, "final"), "out", [])
+    kept = run_folder.read_record(runs / "mine")
+    kept.asked = run_folder.Asked(fork="/far/trunk@0.3")
+    (runs / "mine" / "run.json").write_bytes(msgspec.json.encode(kept))
+    assert f"--seed {kept.seed} --from trunk@0.3`" in weights.card(mine, "out", [])
 
 
 def test_an_export_is_whole_described_and_never_written_over(
@@ -167,9 +156,9 @@ def test_an_export_is_whole_described_and_never_written_over(
     assert "`computerrl run local --seed 3`" in card
     assert cli.main(words) == 2
     assert "exists already" in capsys.readouterr().err
-    record = run_folder.read_record(runs / "mine")
-    record.asked = run_folder.Asked(seeds=[3, 4], overrides=["run.seed=3", "learner.rl.lr=0.1"])
-    (runs / "mine" / "run.json").write_bytes(msgspec.json.encode(record))
+    kept = run_folder.read_record(runs / "mine")
+    kept.asked = run_folder.Asked(seeds=[3, 4], overrides=["run.seed=3", "learner.rl.lr=0.1"])
+    (runs / "mine" / "run.json").write_bytes(msgspec.json.encode(kept))
     assert cli.main(["export", "mine", str(tmp_path / "arm"), "--runs", str(runs), "--json", "--at", "final"]) == 0
     said = "`computerrl run local --seed 3 --set learner.rl.lr=0.1`"
     assert said in (tmp_path / "arm" / "README.md").read_text()

@@ -22,7 +22,7 @@ from apis.tasks.osworld import HOME, data_url
 from apis.tasksets import store
 from runtime.errors import ConfigError
 from runtime.program import program
-from tests.actors.desktop.endpoint_stand_in import StandIn, completion
+from tests.actors.desktop.endpoint_stand_in import StandIn, always, completion
 
 URL = "http://127.0.0.1:1/v1"
 WORDS = ("--model-name", "m", "--tasks", "file_manager", "--instances", "1")
@@ -58,10 +58,7 @@ def test_a_models_url_and_flags_become_a_deploy_file() -> None:
     ],
 )
 async def test_a_refusal_of_the_server_says_what_to_do(status: int, model: str, picture: bool, said: str) -> None:
-    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
-        return web.Response(status=status, text="<html>no</html>")
-
-    async with StandIn(script) as server:
+    async with StandIn(always(lambda: web.Response(status=status, text="<html>no</html>"))) as server:
         config = EndpointConfig(url=server.url, model=model, first_backoff_s=0.0)
         with pytest.raises(ConfigError, match=said):
             await asyncio.to_thread(settings.refuse_unanswering, config, picture=picture)

@@ -9,11 +9,12 @@ import pytest
 
 from actors.cluster import cli
 from actors.cluster.config import deploy_files
-from actors.cluster.runs import requests, run_folder
+from actors.cluster.runs import requests
 from actors.cluster.runs.run import claim, wanted
 from actors.replay.messages import Phase
 from policy import checkpoints
 from runtime.errors import ConfigError
+from tests.actors.cluster.fabricated import record
 from tests.actors.replay.ledger_tools import Play, settings, step
 
 
@@ -26,11 +27,7 @@ def trunk(runs: Path) -> Play:
         (folder / "checkpoints" / version / checkpoints.MARKER).write_bytes(msgspec.json.encode(info))
     (folder / "segments").mkdir()
     (folder / "segments" / "seat-000000.seg").write_bytes(b"stored")
-    record = run_folder.RunRecord(
-        name="trunk", file="smoke", seed=0, build="x", versions={}, started="2026-11-28T00:00:00Z", started_s=0.0,
-        verdict="ok",
-    )  # fmt: skip
-    (folder / "run.json").write_bytes(msgspec.json.encode(record))
+    (folder / "run.json").write_bytes(msgspec.json.encode(record("trunk", file="smoke", verdict="ok")))
     (folder / "deploy.yaml").write_text(deploy_files.dump(deploy_files.load("smoke")[0]))
     play = Play(folder, settings(demos=2, rl_steps_in_all=1))
     play.demonstrate(2)

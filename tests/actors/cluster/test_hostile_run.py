@@ -7,7 +7,6 @@ record or a page, and through them somebody's terminal.
 from __future__ import annotations
 
 import json
-import re
 import struct
 import unicodedata
 import zlib
@@ -19,29 +18,20 @@ import msgspec
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.runs import run_folder
 from actors.cluster.web.shared_look import small
 from actors.replay.database.ledger_file import connect
 from actors.replay.ledger import demo_tasks
-from actors.replay.messages import StepPayload, StepRef
+from actors.replay.messages import StepRef
 from runtime.logs.writer import log_file
 from runtime.segments import SegmentStore
-from tests.actors.replay.ledger_tools import Play, settings
+from tests.actors.cluster.fabricated import record
+from tests.actors.replay.ledger_tools import Play, payload, settings
 
 FORGED = "FORGED: it went well"
 EVIL = (
     f"plum\n{FORGED}\r\x1b]0;owned\x07\x1b[2J\x9b2J\u202egnp\u2066\u2028{FORGED}\x85{FORGED}<script>alert(1)</script>\0"
 )
 NAME = "evil/train/0"
-
-
-def payload(text: str) -> StepPayload:
-    plain = {
-        "prompt_ids": [1, 2], "response_ids": [3], "logprobs": [], "spans": [], "temperature": 1.0, "observation": text,
-        "response": text, "action": text, "refusal": None, "result": text, "screenshot": None, "observe_ms": 1.0,
-        "generate_ms": 1.0, "act_ms": 1.0,
-    }  # fmt: skip
-    return msgspec.convert(plain, StepPayload)
 
 
 @pytest.fixture
@@ -55,7 +45,7 @@ def run(tmp_path: Path) -> Path:
     store = SegmentStore(folder / "segments", "seat")
 
     def step() -> StepRef:
-        blob = store.append(msgspec.msgpack.encode(payload(EVIL)))
+        blob = store.append(msgspec.msgpack.encode(payload(observation=EVIL, response=EVIL, action=EVIL, result=EVIL)))
         return StepRef(blob=blob, prompt_tokens=2, response_tokens=1, well_formed=True, oldest=None)
 
     play.commit(play.reserve(), True, [step()])
@@ -73,11 +63,9 @@ def run(tmp_path: Path) -> Path:
         )  # fmt: skip
         ledger.execute("INSERT INTO steps VALUES (99, 0, 1, ?)", (msgspec.msgpack.encode(step()),))
         ledger.commit()
-    record = run_folder.RunRecord(
-        name="evil", file=EVIL, seed=0, build=EVIL, versions={"torch": EVIL}, started="2026-01-01T00:00:00Z",
-        started_s=0.0, ended="2026-01-01T00:00:01Z", verdict="failed", reason=EVIL,
-    )  # fmt: skip
-    (folder / "run.json").write_bytes(msgspec.json.encode(record))
+    said = {"ended": "2026-01-01T00:00:01Z", "verdict": "failed", "reason": EVIL}
+    evil = record("evil", file=EVIL, build=EVIL, versions={"torch": EVIL}, **said)
+    (folder / "run.json").write_bytes(msgspec.json.encode(evil))
     line = {"ts": "2026-01-01T00:00:00.000Z", "t": 1.0, "level": "warning", "event": "desktop_gone", "actor": "seat/0"}
     path = log_file(folder, "seat/0")
     path.parent.mkdir()
@@ -127,19 +115,6 @@ def test_commands_print_hostile_text_escaped(
     unharmed(err)
     if "--json" in command and "logs" not in command:
         assert json.loads(out)
-
-
-def test_the_page_holds_hostile_text_as_text(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    out = tmp_path / "out"
-    assert cli.main(["report", "evil", "--runs", str(run.parent), "--out", str(out)]) in (0, 1)
-    capsys.readouterr()
-    pages = [path for path in out.iterdir() if path.suffix in (".html", ".svg", ".json", ".md", ".txt", ".csv")]
-    assert any("plum" in page.read_text() for page in pages)
-    for page in pages:
-        text = page.read_text()
-        assert not [c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c not in "\n\t"]
-        assert not re.search(r"<script[^>]*>\s*alert", text)
-    assert all("plum" not in path.name for path in out.iterdir())
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])

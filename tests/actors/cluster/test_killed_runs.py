@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -11,16 +12,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 
-from actors.replay.database.auditing import refuse_unsound
-from actors.replay.database.ledger_file import connect
+from actors.cluster import cli
+from actors.replay.database import queries
+from actors.replay.database.auditing import audit, refuse_unsound
+from actors.replay.database.ledger_file import connect, reading
+from actors.replay.messages import StepPayload
 from deploy.recipes import seeing
+from policy.pictures import picture_size
 from runtime.control import query_status
 from runtime.logs.reader import read_logs
+from runtime.segments import read_blob
 
-pytestmark = [pytest.mark.desktop, pytest.mark.proof]
+pytestmark = pytest.mark.desktop
 
 ROOT = Path(__file__).resolve().parents[3]
 SETTINGS = {
@@ -74,6 +81,7 @@ class Watched:
         return self.process.stdout.read()[-3000:]
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("file", ["smoke", "vision"])
 def test_a_run_survives_the_loss_of_every_process(tmp_path: Path, file: str) -> None:
@@ -110,3 +118,44 @@ def test_a_run_survives_the_loss_of_every_process(tmp_path: Path, file: str) -> 
         connection.close()
     assert trained >= 45
     assert played >= 10, "every held-out task was played"
+
+
+PICTURES = "[{{family: picture_name, split: {}, count: {}}}]"
+SEEN = {
+    "tasks.demo": PICTURES.format("train", 6),
+    "tasks.eval": PICTURES.format("held-out", 2),
+    "demos.count": "4",
+    "entropulse.bc_steps": "2",
+    "entropulse.total_rl_steps": "0",
+    "run.require": "{bc_steps: 2}",
+    "replay.sft_batch_size": "4",
+    "desktops.count": "2",
+    "desktops.warm_pool": "0",
+    "learner.sft.threads": "1",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_run_clones_and_evaluates_what_was_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seeing.make(tmp_path / "seeing")
+    sets = [word for key, value in SEEN.items() for word in ("--set", f"{key}={value}")]
+    sets += ["--set", f"model.path={tmp_path / 'seeing'}"]
+    words = ["run", "vision", "--name", "v", "--runs", str(tmp_path), *sets]
+    ran = subprocess.run([sys.executable, "-P", "-m", "actors.cluster.cli", *words], capture_output=True, text=True)
+    assert ran.returncode == 0, (ran.stdout + ran.stderr)[-3000:]
+    run, seen = tmp_path / "v", dict[str, set[int]]()
+    with reading(run) as db:
+        checked = audit(db, run / "segments")
+        for row in queries.episodes(db):
+            for ref in queries.steps_of(db, row["token"]):
+                step = msgspec.msgpack.decode(read_blob(run / "segments", ref.blob), type=StepPayload)
+                (picture,) = step.pictures
+                png = read_blob(run / "segments", picture.blob)
+                assert hashlib.sha256(png).hexdigest() == picture.digest
+                assert picture_size(png) == (224, 224)
+                seen.setdefault(row["lane"], set()).add(step.prompt_ids.count(step.prompt_ids[picture.at]))
+    assert not [one for one in checked if one.wrong]
+    assert seen == {"demo": {64}, "eval": {64}}, "each prompt has the pads of one picture"
+    assert cli.main(["demos", "export", "v", str(tmp_path / "out.parquet"), "--runs", str(tmp_path)]) == 2
+    assert "a recording holds texts alone" in capsys.readouterr().err

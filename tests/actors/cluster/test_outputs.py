@@ -23,11 +23,9 @@ from actors.cluster.config import models
 from actors.cluster.runs import execute, ledgers
 from actors.cluster.runs.run_reader import RoundNow, RunNow, SeatNow, StepNow
 from actors.replay.database.ledger_file import connect
-from apis.observation import MAX_TEXT, from_guest
+from apis.observation import from_guest
 from apis.prompts.compact import render_compact
-from apis.prompts.published import render_published
 from policy.tokenizer import SPECIAL_TOKENS, Tokenizer
-from runtime.errors import ProtocolError
 
 COMPUTERRL = [sys.executable, "-P", "-m", "actors.cluster.cli"]
 ROOT = Path(__file__).resolve().parents[3]
@@ -135,14 +133,17 @@ def test_prose_fits_its_terminal_unless_a_word_does_not(text: str, room: int) ->
     assert all(len(line) <= room or len(line.split()) == 1 for line in shown.split("\n"))
 
 
-def test_prose_goes_on_below_its_label_and_as_it_is_where_there_is_no_terminal(
-    capsys: pytest.CaptureFixture[str],
+def test_prose_goes_on_below_its_label_and_all_is_as_it_is_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with terminal(30) as out:
         output.prose("gain      mean +0.1, from +0.0 to +0.2\nand a text")
     assert out.getvalue() == "gain      mean +0.1, from +0.0\n          to +0.2\nand a text\n"
     output.prose("\ngain      " + "word " * 90 + "end")
     assert capsys.readouterr().out == "\ngain      " + "word " * 90 + "end\n"
+    monkeypatch.setenv("COLUMNS", "20")
+    output.table((), [("a  b", "word " * 90), ("c", "d")])
+    assert capsys.readouterr().out == f"a  b  {('word ' * 90).rstrip()}\nc     d\n", "a line a row"
 
 
 @given(
@@ -157,14 +158,6 @@ def test_a_table_fits_its_terminal_and_loses_no_word(rows: list[list[str]], room
     shown = Counter("".join(lines)) - Counter(" \n")
     for letter in "ab/":
         assert shown[letter] == sum(cell.count(letter) for row in rows for cell in row)
-
-
-def test_a_table_that_goes_to_no_terminal_has_a_line_a_row(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "20")
-    output.table((), [("a  b", "word " * 90), ("c", "d")])
-    assert capsys.readouterr().out == f"a  b  {('word ' * 90).rstrip()}\nc     d\n"
 
 
 TEXTS = {
@@ -195,20 +188,6 @@ def harmless(text: str, *, lines: bool) -> bool:
 def seen(text: str) -> dict[str, object]:
     window = {"id": 1, "class": text, "title": text, "active": True}
     return {"windows": [window], "elements": [["table-cell", text, text, 1, 1, 9, 9, ["sen"], 0]], "info": text}
-
-
-@pytest.mark.parametrize("kind", TEXTS)
-def test_prompts_hold_guest_text_on_one_line_and_cut(kind: str):
-    observation = from_guest(seen(TEXTS[kind]))
-    assert len(observation.windows[0].title) <= MAX_TEXT
-    compact = render_compact("do it", [], observation, TEXTS[kind])
-    plain = render_compact("do it", [], from_guest(seen("plain")), "plain")
-    assert harmless(compact, lines=True)
-    assert len(compact.split("\n")) == len(plain.split("\n"))
-    assert len(compact) < 4000
-    paper = "".join(message["content"] for message in render_published("do it", "", [], observation, TEXTS[kind]))
-    assert harmless(paper.replace("\t", " "), lines=True)
-    assert len(paper) < 30_000
 
 
 @pytest.mark.slow
@@ -242,9 +221,3 @@ def test_guest_text_never_speaks_with_the_systems_voice():
         assert [i for i in tokenizer.response_ids(text) if i in special] == [end]
 
     spelled()
-
-
-def test_a_frame_of_another_shape_is_refused():
-    for frame in (None, [], {}, {"windows": 1, "elements": []}, {"windows": [], "elements": [[]]}):
-        with pytest.raises(ProtocolError):
-            from_guest(frame)

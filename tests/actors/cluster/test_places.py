@@ -11,13 +11,10 @@ import yaml
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import compose, doctor, loop
-from actors.desktop.config import SandboxConfig
 from runtime.messaging.message import Version
 from runtime.system import PlacerSpec
 
 PLACED = ("cluster.engine=ray", "desktops.place={CPU: 2, desktops: 18}", "desktops.processes=2")
-
-SERVED = ("cluster.engine=ray", "samplers.place={GPU: 1}", "samplers.device=cuda", "samplers.count=2")
 
 
 def deployed(*overrides: str) -> Deploy:
@@ -28,13 +25,8 @@ def planned(*overrides: str) -> compose.Plan:
     return loop.training().planned(deployed(*overrides), run_dir=Path("/r/one"), incarnation="i")
 
 
-def test_a_run_without_places_has_no_placer() -> None:
-    assert planned().placer is None
-    assert planned("cluster.engine=ray").placer is None
-    assert {host.place for host in planned().hosts} == {None}
-
-
 def test_seats_are_placed_and_all_else_stays() -> None:
+    assert planned("cluster.engine=ray").placer is None, "without places"
     plan = planned(*PLACED, "cluster.address=h:1", "cluster.wait_s=30")
     places = {host.name: host.place for host in plan.hosts}
     assert places == {"ranks/0": None} | {f"desktops/{k}": {"CPU": 2, "desktops": 18} for k in range(2)}
@@ -96,21 +88,10 @@ def test_router_and_learner_are_placed() -> None:
     zero = Version(lineage=0, step=0)
     round_alone = loop.evaluation(zero).planned(deployed(*elsewhere), run_dir=Path("/r/one"), incarnation="i")
     assert [host.name for host in round_alone.hosts] == ["router", "desktops/0"]
-
-
-def test_weights_go_by_collective_from_a_learner_elsewhere() -> None:
-    """The rank sends them; its learner only brings engines and rank together."""
-    collective = ("samplers.engine.type=sglang", "weight_sync.transport=collective")
-    plan = planned("cluster.engine=ray", "learner.actor_place={CPU: 1}", *collective)
-    (learner,) = (spec for stage in plan.stages for spec in stage if spec.name == "learner")
+    # The rank sends weights by a collective; its learner elsewhere only brings engines and rank together.
+    both = planned(*elsewhere, "samplers.engine.type=sglang", "weight_sync.transport=collective")
+    (learner,) = (spec for stage in both.stages for spec in stage if spec.name == "learner")
     assert learner.config.groups is not None  # type: ignore[attr-defined]
-
-
-def test_limits_of_placed_desktops_are_fitted_where_they_are() -> None:
-    seats = [spec for spec in planned(*PLACED).stages[1] if spec.name.startswith("desktop/")]
-    assert [spec.config.fit_seats for spec in seats] == [2] * 4
-    assert seats[0].config.desktops.provider == SandboxConfig()
-    assert all(spec.config.fit_seats == 0 for spec in planned().stages[1] if spec.name.startswith("desktop/"))
 
 
 def test_a_key_for_an_endpoint_reaches_the_desktops_alone() -> None:

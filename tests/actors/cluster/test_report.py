@@ -15,11 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.cluster import cli
+from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
-from actors.cluster.report import drawing, run_data
+from actors.cluster.report import run_data
 from actors.cluster.report import time_spent as seats_report
-from actors.cluster.report.drawing import FIGURES, GROUPS, Band, Dots, band, counts, lines, success
-from actors.cluster.report.pooled import Group, PooledRound, pooled_gains, pooled_rounds
+from actors.cluster.report.drawing import Band, band
+from actors.cluster.report.pooled import pooled_gains, pooled_rounds
 from actors.cluster.report.run_data import SUFFIX, key_of, packed, read_file, read_run
 from actors.cluster.report.show import show
 from actors.cluster.report.time_spent import (
@@ -34,6 +36,7 @@ from actors.cluster.report.time_spent import (
 from actors.cluster.runs import ledgers
 from actors.replay.database import ledger_file, queries
 from actors.replay.database.ledger_file import connect
+from actors.replay.demos import demo_files
 from actors.replay.statistics import Rate
 from runtime.errors import ConfigError, StoreError
 from runtime.logs.reader import BEGINS, in_a_row
@@ -41,12 +44,6 @@ from tests.actors.cluster.fabricated import HOSTILE, Fabricated, whole
 from tests.actors.cluster.test_report_page import reported
 
 CURVE = st.dictionaries(st.integers(0, 12), st.floats(-1e6, 1e6), max_size=10)
-
-
-def test_wilson_interval_of_a_known_case() -> None:
-    assert Rate(10, 20).interval == pytest.approx((0.2993, 0.7007), abs=1e-4)  # by hand
-    assert Rate(0, 0).interval == (0.0, 1.0)
-    assert Rate(0, 5).interval[0] == 0.0
 
 
 def test_a_run_without_a_ledger_is_one_clear_line(tmp_path: Path) -> None:
@@ -210,20 +207,6 @@ def test_a_band_holds_its_mean_and_every_seed_in_any_order(curves: list[dict[int
 
 def of(values: list[float]) -> Band:
     return Band([*range(len(values))], values, values, values, 1)
-
-
-def test_one_point_one_round_and_one_bar_are_no_picture(tmp_path: Path) -> None:
-    axis = drawing._Axis([], "step")
-    assert lines(FIGURES[0], {"a": of([0.5]), "b": of([])}, axis) is None
-    point = PooledRound(decoding="T=1", name="final", step=3, together=Rate(1, 2), each=[0.5])
-    assert success({"a": of([0.5])}, [Dots("T=1", [point])], axis) is None
-    assert counts(GROUPS, {"a": {"too old": 1.0}}, "") is None
-    assert lines(FIGURES[0], {"a": of([0.5, 0.6])}, axis) is not None
-    run = Fabricated(tmp_path / "one")
-    run.learn(steps=1)
-    path = run.done()
-    made = [picture.name for picture in drawing.pictures([Group("one", [read_run(path)])])]
-    assert made == ["staleness"], "two bars"
 
 
 def test_a_run_without_logs_or_deploy_file_is_reported(tmp_path: Path) -> None:
@@ -447,3 +430,25 @@ def test_distances_within_a_life_stay_and_lives_follow_each_other(lives: list[tu
         assert abs(moved[0] - end) < 1e-6
         assert all(abs((moved[n] - moved[0]) - (t - times[0])) < 1e-6 for n, t in enumerate(times)), start
         end = moved[-1]
+
+
+DEPLOY = deploy_files.bundled()["local"].parent
+FIGURES = sorted(path.relative_to(DEPLOY).as_posix() for path in (DEPLOY / "results").rglob("*.figures.gz"))
+
+
+@pytest.mark.parametrize("figures", FIGURES)
+def test_published_figures_still_tell_their_rounds(figures: str, capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["report", str(DEPLOY / figures), "--json"])
+    told = json.loads(capsys.readouterr().out)["figures"]
+    assert told["rounds"], figures
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("recording", "count"), [("local", 800), ("bc-alone", 3756)])
+def test_bundled_recordings_still_hold_their_demonstrations(
+    recording: str, count: int, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.parquet"
+    assert cli.main(["demos", "export", str(DEPLOY / "demos" / f"{recording}.parquet"), str(copy), "--json"]) == 0
+    header, demos = demo_files.read(copy)
+    assert header.demos == sum(1 for _ in demos) == count

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -19,10 +18,10 @@ from actors.cluster.report import show as report_show
 from actors.cluster.runs import execute, requests, run_folder
 from actors.cluster.runs.requests import RunRequest
 from actors.cluster.runs.run import wanted
-from actors.cluster.runs.run_folder import RunRecord
 from actors.replay.database.ledger_file import connect
 from runtime.errors import ConfigError
 from runtime.program import program
+from tests.actors.cluster.fabricated import record
 from tests.actors.cluster.unplayed import AT, FILE, Broken, refused, told, unplayed
 
 
@@ -185,10 +184,6 @@ def test_a_run_goes_on_with_what_it_was_made_with(broken: Broken, capsys: pytest
     assert cli.main([*on, "desktops.count=2", "--set", "run.log_level=debug"]) == 0, "of what is left"
 
 
-def record(name: str, file: str, **more: Any) -> RunRecord:
-    return RunRecord(name=name, file=file, seed=7, build="", versions={}, started="", started_s=1.0, **more)
-
-
 @pytest.mark.parametrize(
     ("file", "expected"),
     [
@@ -201,8 +196,8 @@ def test_the_line_names_the_command_that_made_the_run(
     file: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run_folder.claim(Path("runs/x"), record("x", file), resume=False).end("stopped", None)
-    assert run_folder.to_continue(record("x", file), Path("runs/x")) == f"{program()} {expected}"
+    run_folder.claim(Path("runs/x"), record("x", file=file), resume=False).end("stopped", None)
+    assert run_folder.to_continue(record("x", file=file), Path("runs/x")) == f"{program()} {expected}"
     if not file.startswith("my"):
         Path("x.yaml").write_text(FILE)
         assert expected in refused(capsys, "run", "x.yaml", "--resume", "--name", "x")
@@ -223,7 +218,7 @@ def test_an_evaluation_goes_on_as_it_was_begun_or_not_at_all(
     broken: Broken, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = Path("my runs/seen")
-    begun = record("seen", "eval base")
+    begun = record("seen", file="eval base")
     begun.weights = run_folder.NamedWeights(folder=str(models.bundled()), name="base")
     run_folder.claim(folder, begun, resume=False).end("stopped", None)
     (folder / "deploy.yaml").write_text(deploy_files.dump(Deploy()))
@@ -328,5 +323,5 @@ def test_a_changed_file_gets_no_more_seeds(broken: Broken, capsys: pytest.Captur
 
 def test_what_was_evaluated_or_recorded_is_no_run_of_a_file_called_alike(tmp_path: Path) -> None:
     for name, file in (("a", "local"), ("b", "eval runs/local"), ("c", "demos record suites/local.yaml")):
-        run_folder.claim(tmp_path / name, record(name, file), resume=False).end("ok", None)
+        run_folder.claim(tmp_path / name, record(name, file=file), resume=False).end("ok", None)
     assert requests._run_of(tmp_path, None, "local").name == "a"

@@ -26,14 +26,9 @@ from actors.replay.database.ledger_file import LEDGER, connect
 from policy import checkpoints
 from runtime.errors import ConfigError
 from runtime.program import program
+from tests.actors.cluster.fabricated import record
 from tests.heard import until
 from tests.small_disk import fill, needs_root, small_disk
-
-
-def record(name: str, started_s: float = 1.0, file: str = "local") -> run_folder.RunRecord:
-    return run_folder.RunRecord(
-        name=name, file=file, seed=7, build="b", versions={}, started=run_folder.iso(started_s), started_s=started_s
-    )
 
 
 def test_a_claimed_folder_is_refused_and_names_its_owner(tmp_path: Path) -> None:
@@ -103,19 +98,6 @@ def test_a_killed_owner_leaves_a_killed_run(tmp_path: Path) -> None:
     run_folder.claim(path, record("k", time.time()), resume=True).end("ok", None)
 
 
-def test_runs_are_found_by_name_and_by_newest(tmp_path: Path) -> None:
-    for index, name in enumerate(("b", "a", "c")):
-        run = record(name, float(index), "smoke" if name == "c" else "deploy/local.yaml")
-        run_folder.claim(tmp_path / name, run, resume=False).end("ok", None)
-    assert [path.name for path, _ in run_folder.all_runs(tmp_path)] == ["b", "a", "c"]
-    assert run_folder.find(tmp_path, "last").name == "c"
-    with pytest.raises(ConfigError, match=r"no run bb in .*; did you mean b"):
-        run_folder.find(tmp_path, "bb")
-    assert run_folder.newest(tmp_path, None, lambda path, _: path.name != "c", "run").name == "a"
-    with pytest.raises(ConfigError, match="nothing to resume"):
-        run_folder.newest(tmp_path, None, lambda *_: False, "run")
-
-
 def made(folder: Path, started_s: float) -> Path:
     """A run that has ended, with a ledger and with weights of its fifth step."""
     run_folder.claim(folder, record(folder.name, started_s), resume=False).end("ok", None)
@@ -162,6 +144,7 @@ def test_last_is_the_newest_run_that_a_command_can_use(tmp_path: Path) -> None:
     made(tmp_path / "c", 3.0)
     played = msgspec.structs.replace(run_folder.read_record(tmp_path / "c"), file="eval base")
     (tmp_path / "c" / "run.json").write_bytes(msgspec.json.encode(played))
+    assert run_folder.find(tmp_path, "last") == last, "an evaluation trains nothing"
     assert weights.run_of("last", tmp_path) == recordings.locate("last", tmp_path) == first.resolve()
 
 
@@ -215,8 +198,7 @@ async def test_a_disk_that_refuses_is_told_once_with_its_folder_and_what_to_do(t
 @needs_root
 def test_the_verdict_of_a_run_is_stored_on_a_full_disk(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 1) as disk:
-        record = run_folder.RunRecord(name="r", file="l", seed=0, build="b", versions={}, started="", started_s=0.0)
-        run = run_folder.claim(disk / "r", record, resume=False)
+        run = run_folder.claim(disk / "r", record("r"), resume=False)
         run.save()
         fill(disk)
         run.end("crashed", "the disk takes no more " * 100)
@@ -228,10 +210,9 @@ def test_the_verdict_of_a_run_is_stored_on_a_full_disk(tmp_path: Path) -> None:
 def run(tmp_path: Path) -> Path:
     """A run that was stopped after it had saved checkpoints 0.2 and 0.4."""
     folder = tmp_path / "runs" / "r"
-    record = run_folder.RunRecord(name="r", file="local", seed=0, build="", versions={}, started="", started_s=1.0)
     before = os.umask(0o022)
     try:
-        claimed = run_folder.claim(folder, record, resume=False)
+        claimed = run_folder.claim(folder, record("r"), resume=False)
         (folder / "deploy.yaml").write_text(deploy_files.dump(deploy_files.load("local", [])[0]))
         (folder / "logs").mkdir()
         claimed.end("stopped", "interrupted")

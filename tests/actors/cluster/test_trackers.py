@@ -122,22 +122,6 @@ def test_a_rounds_success_is_that_of_the_families_a_run_is_judged_by() -> None:
     assert (of_this_run["success/t=1"], of_this_run["success/t=1/never_trained"]) == (0.5, 0.4)
 
 
-async def test_a_learner_that_starts_anew_under_a_run_takes_its_undone_steps_back(tmp_path: Path) -> None:
-    play = Play(tmp_path)
-    play.rl()
-    learn(play, loss=0.5)
-    play.checkpointed("0.1")
-    learn(play, loss=0.5)
-
-    def later() -> None:
-        play.resumed("1.1", "0.1")
-        learn(play, loss=0.25)
-
-    await followed(tmp_path, later)
-    assert read_back(tmp_path)["rl/loss"] == [(1, 0.5), (2, 0.25)]
-    assert len(list((tmp_path / TENSORBOARD).iterdir())) == 1
-
-
 @needs_root
 async def test_a_full_disk_is_said_once_and_ends_no_thread(tmp_path: Path) -> None:
     play = Play(tmp_path)

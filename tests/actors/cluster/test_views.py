@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -17,14 +16,12 @@ from runtime.actor import Actor
 from runtime.logs.writer import host_log
 from runtime.program import program
 from runtime.system import ActorSpec, ActorSystem
+from tests.actors.cluster.fabricated import record
 
 
 def made(runs: Path, name: str, verdict: str = "ok") -> Path:
     """A run folder with the logs of two actors, one of which holds hostile text."""
-    record = run_folder.RunRecord(
-        name=name, file="smoke", seed=1, build="b", versions={}, started=run_folder.iso(5), started_s=5.0
-    )
-    run = run_folder.claim(runs / name, record, resume=False)
+    run = run_folder.claim(runs / name, record(name, 5.0, "smoke"), resume=False)
     replay, seat = host_log(runs / name, "main").of("replay"), host_log(runs / name, "desktops/0").of("desktop/3")
     replay.emit(events.GROUP_OPENED, group="g1", task="a/b/1", phase="rl.2", trace="g1.0")
     fault = {"token": 1, "seat": "desktop/3", "lane": "train", "task": "a/b/1", "cause": "boot", "culprit": "seat"}
@@ -49,7 +46,7 @@ def lines(capsys: pytest.CaptureFixture[str], *args: str) -> list[str]:
 
 def test_logs_come_in_time_order_and_filtered(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     at = ("one", "--runs", str(runs))
-    everything = lines(capsys, *at)
+    everything = lines(capsys, *at, "-f")  # of a run that has ended
     assert [line.split()[3] for line in everything] == ["group_opened", "episode_released", "group_ended"]
     assert len(lines(capsys, *at, "--actor", "desktop")) == 1
     assert len(lines(capsys, *at, "--actor", "desktop/3")) == 1
@@ -98,19 +95,6 @@ def test_what_a_run_has_not_logged_yet_is_followed_and_said(
     assert "did you mean group_ended?" in capsys.readouterr().err
 
 
-def test_following_an_ended_run_ends(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(lines(capsys, "one", "--runs", str(runs), "-f")) == 3
-
-
-def test_runs_are_listed(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made(runs, "two", verdict="failed")
-    assert cli.main(["runs", "--runs", str(runs), "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out)
-    assert [(run["name"], run["state"]) for run in listed] == [("one", "ok"), ("two", "failed")]
-    assert cli.main(["runs", "--runs", str(runs)]) == 0
-    assert "two" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("text", [b"", b"{", b'{"name": 3}', b'{"name": "\xff"}', b'{"x": ' * 2000])
 def test_a_broken_record_is_named_and_disables_no_other_run(
     runs: Path, text: bytes, capsys: pytest.CaptureFixture[str]
@@ -149,22 +133,6 @@ def test_a_dry_run_refuses_what_the_run_would(runs: Path, capsys: pytest.Capture
     assert not (runs / "two").exists()
 
 
-def test_a_report_that_can_be_written_nowhere_is_refused_first(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for out in ("/proc/x", str(runs / "one" / "run.json")):
-        assert cli.main(["report", "one", "--runs", str(runs), "--out", out]) == 2
-        shown = capsys.readouterr().err
-        assert f"--out {out}: " in shown
-        assert shown.count("\n") == 1, "nothing was read yet"
-
-
-def test_the_advice_to_go_on_names_the_folder_of_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = run_folder.read_record(runs / "one")
-    monkeypatch.chdir(runs.parent)
-    assert run_folder.to_continue(record, runs / "one").endswith(f" --resume --name one --runs {runs.name}")
-    default = runs.parent / "runs"
-    assert run_folder.to_continue(record, default / "one") == f"{program()} run smoke --resume --name one"
-
-
 def test_status_of_an_ended_run_is_its_verdict(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made(runs, "two", verdict="failed")
     assert cli.main(["status", "one", "--runs", str(runs)]) == 0
@@ -191,8 +159,7 @@ class Idle(Actor):
 async def test_status_of_a_live_run_asks_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record = run_folder.RunRecord(name="x", file="f", seed=1, build="b", versions={}, started="", started_s=5.0)
-    run = run_folder.claim(tmp_path / "x", record, resume=False)
+    run = run_folder.claim(tmp_path / "x", record("x"), resume=False)
     async with ActorSystem(tmp_path / "x") as system:
         await system.spawn(ActorSpec(name="idle", factory=Idle))
         assert await asyncio.to_thread(cli.main, ["status", "x", "--runs", str(tmp_path), "--json"]) == 0
@@ -210,20 +177,6 @@ async def test_status_of_a_live_run_asks_it(
     assert [row.split()[2] for row in shown.splitlines()[-2:]] == ["here", "node7"]
 
 
-def test_last_is_the_newest_run_that_trains_and_not_an_evaluation(
-    runs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    record = run_folder.RunRecord(
-        name="e", file="eval base", seed=1, build="b", versions={}, started=run_folder.iso(9), started_s=9.0
-    )
-    run_folder.claim(runs / "e", record, resume=False).end("ok", None)
-    assert run_folder.find(runs, "last") == runs / "one"
-    assert cli.main(["status", "--runs", str(runs)]) == 0
-    assert capsys.readouterr().out.startswith("one: ok")
-    shutil.rmtree(runs / "one")
-    assert run_folder.find(runs, "last") == runs / "e", "where nothing trained, what there is"
-
-
 @pytest.mark.parametrize("words", [("logs", "x"), ("report", "last"), ("status", "x"), ("runs",)], ids=" ".join)
 def test_a_hint_keeps_the_folder_of_runs(
     tmp_path: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
@@ -233,6 +186,8 @@ def test_a_hint_keeps_the_folder_of_runs(
 
 
 def test_help_is_a_command_and_words_that_nothing_takes_are_told_what_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 0
+    assert "first steps:" in capsys.readouterr().out
     for words, said in (((), "usage: computerrl [-h]"), (("logs",), "usage: computerrl logs")):
         with pytest.raises(SystemExit) as ended:
             cli.main(["help", *words])

@@ -56,6 +56,14 @@ async def got(url: str, **options: Any) -> tuple[int, str, Any]:
         return reply.status, (await reply.read()).decode(errors="replace"), reply.headers
 
 
+def logged(run: Path, event: str, ago_s: float = 0.0, **fields: Any) -> None:
+    """Add a line to the log of a run."""
+    ts = (datetime.now(UTC) - timedelta(seconds=ago_s)).isoformat()
+    line = {"ts": ts, "level": "info", "actor": "main", "event": event, **fields}
+    with (run / "logs" / "x.jsonl").open("ab") as file:
+        file.write(orjson.dumps(line) + b"\n")
+
+
 def reserve(run: Path, number: int, task: str) -> None:
     db, _ = connect(run / "ledger.sqlite")
     with contextlib.closing(db):
@@ -126,18 +134,13 @@ def test_a_run_that_only_plays_a_round_is_in_no_phase_of_training(run: Path, mon
 
 
 def test_a_look_reads_what_is_new(run: Path) -> None:
-    with (run / "logs" / "x.jsonl").open("a") as file:
-        time = {"t0": 1, "t1": 2, "seconds": {"acting": 1.0}}
-        for event, more in (("host_rests", {"cause": "boot_failed", "faults": 3}), ("seat_time", time)):
-            head = {"ts": "2026-01-01T00:00:00+00:00", "level": "info", "actor": "desktop/7", "event": event}
-            file.write(orjson.dumps(head | more).decode() + "\n")
-        for event, name, machine in (
-            ("host_started", "ranks/0", ""), ("host_started", "ranks/1", "gpu-1"), ("host_started", "desktops/0", "m2"),
-            ("host_started", "desktops/1", "m3"), ("host_lost", "desktops/0", "m2"),
-            ("host_stopping", "desktops/1", "m3"),
-        ):  # fmt: skip
-            told = {"ts": "2026-01-01T00:00:00+00:00", "level": "info", "actor": "main", "event": event, "name": name}
-            file.write(orjson.dumps(told | {"machine": machine}).decode() + "\n")
+    logged(run, "host_rests", actor="desktop/7", cause="boot_failed", faults=3)
+    logged(run, "seat_time", actor="desktop/7", t0=1, t1=2, seconds={"acting": 1.0})
+    for event, name, machine in (
+        ("host_started", "ranks/0", ""), ("host_started", "ranks/1", "gpu-1"), ("host_started", "desktops/0", "m2"),
+        ("host_started", "desktops/1", "m3"), ("host_lost", "desktops/0", "m2"), ("host_stopping", "desktops/1", "m3"),
+    ):  # fmt: skip
+        logged(run, event, name=name, machine=machine)
     reader = RunReader(run)
     assert reader.look().quarantine == {"host desktop/7": "boot_failed"}
     assert reader.look().machines == {"ranks/0": "", "ranks/1": "gpu-1", "desktops/0": LOST}
@@ -145,9 +148,7 @@ def test_a_look_reads_what_is_new(run: Path) -> None:
     found = reader.look()
     assert [(one.name, one.trace) for one in found.seats][1] == ("desktop/7", "g1.0")
     assert found.stages_s == {"acting": 1.0}
-    with (run / "logs" / "x.jsonl").open("a") as file:
-        line = {"ts": "2026-01-01T00:00:01+00:00", "level": "info", "actor": "desktop/7", "event": "host_let_back"}
-        file.write(orjson.dumps(line).decode() + "\n")
+    logged(run, "host_let_back", actor="desktop/7")
     assert reader.look().quarantine == {}
     reader.close()
 
@@ -173,12 +174,8 @@ def test_a_run_says_its_pace_and_how_long_its_phase_takes(run: Path) -> None:
         ):
             db.execute("UPDATE leases SET wall = ?, stay = ? WHERE id = ?", (1000.0 + 3 * n, stay, lease))
         db.execute("INSERT OR REPLACE INTO stay_steps VALUES(?, 6)", (stay,))
-    with (going.path / "logs" / "x.jsonl").open("a") as file:
-        for ago_s in (90, 30, 20, 10):
-            ts = (datetime.now(UTC) - timedelta(seconds=ago_s)).isoformat()
-            file.write(
-                orjson.dumps({"ts": ts, "level": "info", "actor": "a", "event": "episode_ended"}).decode() + "\n"
-            )
+    for ago_s in (90, 30, 20, 10):
+        logged(going.path, "episode_ended", ago_s)
     reader = RunReader(going.path)
     found = reader.look()
     assert (found.phase, found.done, found.whole, found.left_s) == ("rl", 6, 26, 60.0)
@@ -195,11 +192,8 @@ def test_the_pace_of_samplers_is_what_the_router_logs(run: Path) -> None:
     with contextlib.closing(db):
         db.execute("INSERT OR REPLACE INTO samplers VALUES('sampler/0', '0.3', 0)")
     assert reader.look().samplers[0].tokens_s is None, "no line yet"
-    with (run / "logs" / "x.jsonl").open("a") as file:
-        for ago_s, drawn in ((120, {"sampler/0": 10}), (1, {"sampler/0": 600})):
-            ts = (datetime.now(UTC) - timedelta(seconds=ago_s)).isoformat()
-            line = {"ts": ts, "level": "info", "actor": "router", "event": "routed", "span_s": 30.0, "drawn": drawn}
-            file.write(orjson.dumps(line | {"outstanding": {"sampler/0": 5}}).decode() + "\n")
+    for ago_s, drawn in ((120, {"sampler/0": 10}), (1, {"sampler/0": 600})):
+        logged(run, "routed", ago_s, actor="router", span_s=30.0, drawn=drawn, outstanding={"sampler/0": 5})
     assert [(one.tokens, one.tokens_s) for one in reader.look().samplers] == [(610, 20.0)]
     reader.close()
 

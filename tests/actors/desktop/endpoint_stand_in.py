@@ -1,22 +1,19 @@
 """A stand-in for a remote model: a real HTTP server that speaks the OpenAI chat completions protocol, without a model.
 
-What it answers is scripted. Run as a program (`python endpoint_stand_in.py PORT`, 0 for any) it says where it
-listens and answers like a poor model: it mostly waits, and now and then claims that the task is done.
+What it answers is scripted, or recorded by the stage of a build.
 """
 
 from __future__ import annotations
 
-import asyncio
-import random
-import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
+from actors.cluster.evaluate.settings import ASKED
+
 PAPER = "<think>wait a little</think>\n```python\nAgent.wait()\n```"
-CLAIM = "<think>it looks done</think>\n```python\nAgent.exit(success=True)\n```"
 Script = Callable[[dict[str, Any], int], Awaitable[web.StreamResponse]]
 
 
@@ -25,6 +22,15 @@ def completion(text: Any, finish: str | None = "stop", **more: Any) -> web.Respo
     choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text, "refusal": None}}
     body = {"id": "chatcmpl-1", "object": "chat.completion", "choices": [choice], "usage": {"total_tokens": 3}, **more}
     return web.Response(body=msgspec.json.encode(body), content_type="application/json")
+
+
+def always(answer: Callable[[], web.StreamResponse]) -> Script:
+    """A script that answers alike each time."""
+
+    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
+        return answer()
+
+    return script
 
 
 class StandIn:
@@ -68,20 +74,31 @@ class StandIn:
             self.busy -= 1
 
 
-async def _serve(port: int) -> None:
-    drawn = random.Random(port)
+class Recorded:
+    """What a model answered to a build, by stage: `StandIn(recorded.answer)` gives it again.
 
-    async def poor(_request: web.Request) -> web.Response:
-        return completion(CLAIM if drawn.random() < 0.3 else PAPER)
+    The stage is the first line of what is asked, `stage: implement save`. An answer is a text, or a list of texts that
+    are given in turn. In place of a text, a number is a status of HTTP, and `cut` ends the answer in its middle.
+    """
 
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", poor)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    print(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", flush=True)  # noqa: T201 - a program's answer
-    await asyncio.Event().wait()
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self.answers = {key: list(value) if isinstance(value, list) else [value] for key, value in answers.items()}
+        self.asked: list[str] = []
 
-
-if __name__ == "__main__":
-    asyncio.run(_serve(int(sys.argv[1])))
+    async def answer(self, body: dict[str, Any], _number: int) -> web.StreamResponse:
+        content = body["messages"][-1]["content"]
+        stage = content.splitlines()[0].removeprefix("stage: ")
+        if stage == ASKED:
+            return completion("ready")
+        self.asked.append(stage)
+        left = self.answers.get(stage)
+        if not left:
+            return web.json_response({"error": f"nothing is recorded for {stage}"}, status=400)
+        given = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(given, int):
+            return web.json_response({"error": "busy"}, status=given, headers={"Retry-After": "0.1"})
+        reason = "stop"
+        if isinstance(given, dict):
+            given, reason = given["cut"], "length"
+        usage = {"prompt_tokens": len(content) // 4, "completion_tokens": len(given) // 4}
+        return completion(given, reason, usage=usage)

@@ -1,4 +1,4 @@
-"""A desktop in a test's words."""
+"""A desktop, an episode's work and a policy, in a test's words."""
 
 from __future__ import annotations
 
@@ -8,16 +8,44 @@ from typing import Any
 
 import msgspec
 
+from actors.desktop.answers import Answer, Prompt
 from actors.desktop.config import SandboxConfig
 from actors.desktop.files.read_home import ReadLimits
 from actors.desktop.link import GuestLink
 from actors.desktop.provider import Desktop, DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
+from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.observation import Frame, Observation, from_guest
 from apis.plans.setup import setup
 from apis.tasks.osworld import Evaluator, Step, Task
 from apis.tasks.verify.verify import WantedFile
 from tests.folders import desk_folder
+
+
+def reservation(task: str = "text_editor/train/100", **more: Any) -> Reservation:
+    """That of a demonstration, but for what is named."""
+    plain: dict[str, Any] = {
+        "token": 1, "lane": Lane.DEMO, "group": "", "slot": 0, "seed": 1, "max_turns": 8, "pin": None,
+        "sampling": Sampling(temperature=1.0, max_new_tokens=64), "phase": PhaseRef(phase=Phase.DEMO, index=0),
+    }  # fmt: skip
+    return Reservation(task=task, **plain | more)
+
+
+class Scripted:
+    """Answers from a list, whose last one stays, and remembers what it was shown."""
+
+    def __init__(self, *texts: str | Exception) -> None:
+        self.texts = texts
+        self.prompts: list[str] = []
+        self.steps: list[int] = []
+
+    async def answer(self, step: int, prompt: Prompt, *_: object) -> Answer:
+        text = self.texts[min(len(self.steps), len(self.texts) - 1)]
+        self.prompts.append(prompt.user)
+        self.steps.append(step)
+        if isinstance(text, Exception):
+            raise text
+        return Answer(text=text, prompt_ids=[1], response_ids=[2], logprobs=[-0.5], spans=[], seconds=0.0)
 
 
 class Guest:

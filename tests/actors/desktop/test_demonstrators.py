@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
-from endpoint_stand_in import PAPER, Script, StandIn, completion
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -17,17 +16,20 @@ from actors.cluster.config import lanes, models
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy
 from actors.cluster.config.typed_yaml import build
 from actors.desktop.answers import Answer, Prompt
-from actors.desktop.config import EndpointMember, OracleMember, hasty, key_of, who
+from actors.desktop.config import EndpointMember, OracleMember, key_of
 from actors.desktop.demonstrators import DemonstratorPool, Labelled, fitting, of_oracle, rewritten
 from actors.desktop.endpoint import Endpoint
 from actors.errors import DesktopFault
-from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
+from actors.replay.messages import Reservation, Sampling
 from apis.actions.grammar import RefusedAnswer, parse
+from apis.actions.spaces import SPACES
 from apis.observation import Observation, from_guest
 from apis.prompts.compact import element_names, window_names
 from apis.prompts.text import Turn
 from policy.tokenizer import SPECIAL_TOKENS, Tokenizer
 from runtime.errors import ConfigError
+from tests.actors.desktop.endpoint_stand_in import PAPER, StandIn, always, completion
+from tests.actors.desktop.offices import reservation
 
 DRAFT = "```python\nAgent.exit(success=False)\n```"
 TASK = "text_editor/train/1"
@@ -50,22 +52,13 @@ def seen() -> Observation:
 
 
 def work(member: str, seed: int = 1, task: str = TASK) -> Reservation:
-    return Reservation(
-        token=1, lane=Lane.DEMO, task=task, group="", slot=0, seed=seed, max_turns=9, pin=None, member=member,
-        sampling=Sampling(temperature=1.0, max_new_tokens=0), phase=PhaseRef(phase=Phase.DEMO, index=0),
-    )  # fmt: skip
+    none_of_ours = Sampling(temperature=1.0, max_new_tokens=0)
+    return reservation(task, member=member, seed=seed, max_turns=9, sampling=none_of_ours)
 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     return Tokenizer.load(models.bundled())
-
-
-async def saying(text: str | None) -> Script:
-    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
-        return completion(text)
-
-    return script
 
 
 def member(server: StandIn, **more: Any) -> EndpointMember:
@@ -77,10 +70,8 @@ def member(server: StandIn, **more: Any) -> EndpointMember:
     [("stop", ""), (None, ""), ("length", "cut at 1024 tokens")],
 )
 async def test_an_answer_that_was_cut_is_no_action_and_told(tokenizer: Tokenizer, finish: str | None, cut: str) -> None:
-    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
-        return completion([{"type": "thinking", "thinking": [DRAFT]}, {"type": "text", "text": PAPER}], finish)
-
-    async with StandIn(script) as server:
+    parts = [{"type": "thinking", "thinking": [DRAFT]}, {"type": "text", "text": PAPER}]
+    async with StandIn(always(lambda: completion(parts, finish))) as server:
         pool = DemonstratorPool([member(server)], "compact", {})
         answer = await pool.answers(work("far"), tokenizer).answer(0, Prompt(user="p"), seen(), [], None)
         await pool.close()
@@ -90,7 +81,9 @@ async def test_an_answer_that_was_cut_is_no_action_and_told(tokenizer: Tokenizer
 
 
 async def test_of_its_own_answers_it_is_told_without_their_reasoning(tokenizer: Tokenizer) -> None:
-    async with StandIn(await saying(f"<think>{DRAFT}{'x' * 9000}</think>\n```python\nAgent.wait()\n```")) as server:
+    async with StandIn(
+        always(lambda: completion(f"<think>{DRAFT}{'x' * 9000}</think>\n```python\nAgent.wait()\n```"))
+    ) as server:
         pool = DemonstratorPool([member(server)], "compact", {})
         answers = pool.answers(work("far"), tokenizer)
         assert (await answers.answer(0, Prompt(user="p"), seen(), [], None)).text.endswith("\nAgent.wait()")
@@ -169,14 +162,8 @@ def test_whatever_it_says_is_an_action_or_refused(tokenizer: Tokenizer, text: st
     assert SPECIAL_TOKENS
 
 
-def test_everybody_gets_steps_and_haste_is_a_share() -> None:
-    assert {who(["a", "b", "c"], 3, step) for step in range(40)} == {"a", "b", "c"}
-    assert 250 < sum(hasty(0.3, seed, 2) for seed in range(1000)) < 350
-    assert not any(hasty(0.0, seed, 2) for seed in range(100))
-
-
 async def test_a_mixed_attempt_says_who_made_which_step(tokenizer: Tokenizer) -> None:
-    async with StandIn(await saying(PAPER)) as server:
+    async with StandIn(always(lambda: completion(PAPER))) as server:
         far = member(server)
         pool = DemonstratorPool(
             [OracleMember(name="sound"), OracleMember(name="hasty", haste=0.99), far], "compact", {}
@@ -214,15 +201,6 @@ async def test_a_policy_s_answers_are_labelled_by_the_oracle_of_their_task(token
     assert found.label_ids == shown.response_ids
 
 
-async def test_a_member_that_is_down_breaks_the_attempt_as_a_fault(tokenizer: Tokenizer) -> None:
-    far = msgspec.structs.replace(MEMBER, retries=0)
-    pool = DemonstratorPool([far], "published", {})
-    with pytest.raises(DesktopFault) as caught:
-        await pool.answers(work("far"), tokenizer).answer(0, Prompt(user="p"), seen(), [], None)
-    assert (caught.value.cause, caught.value.culprit) == ("endpoint_silent", "sampler")
-    await pool.close()
-
-
 def test_a_pool_is_declared_in_the_deploy_file() -> None:
     data = {
         "demos": {
@@ -254,8 +232,7 @@ def test_a_pool_is_declared_in_the_deploy_file() -> None:
     assert "route: got apl; did you mean api?" in refused({**oracle, "route": "apl"})
     assert "url is 'x'" in refused({"type": "endpoint", "name": "e", "url": "x", "model": "m"})
     assert "unknown key demos.demonstrators.0.nois" in refused({**oracle, "nois": 1.0})
-    assert [one.name for one in lanes.pool_of(DemonstrationsConfig(attempts_per_task=1))] == [
-        "api",
-        "gui",
-        "by-turns",
-    ]
+    config = DemonstrationsConfig(attempts_per_task=1)  # sound oracles, one of each route within the actions
+    names = {space: [one.name for one in lanes.pool_of(config, space)] for space in SPACES}
+    assert names == {"both": ["api", "gui", "by-turns"], "gui": ["gui"], "api": ["api"]}
+    assert lanes.members_of(["calc_cell/train/1"], lanes.pool_of(config), "gui") == {"calc_cell": ["gui"]}

@@ -16,7 +16,6 @@ import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from endpoint_stand_in import PAPER, StandIn, completion
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,18 +31,18 @@ from actors.desktop.endpoint import (
     retry_after_s,
 )
 from actors.errors import DesktopFault
-from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
+from actors.replay.messages import Lane, Sampling
 from apis.observation import Observation, from_guest
 from apis.prompts import USUAL, Sight
 from apis.prompts.text import Turn
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
+from tests.actors.desktop.endpoint_stand_in import PAPER, StandIn, always, completion
+from tests.actors.desktop.offices import reservation
 
 PIN = Version(lineage=0, step=0)
-WORK = Reservation(
-    token=1, lane=Lane.EVAL, task="text_editor/held-out/1", group="", slot=0, seed=3, max_turns=9, pin=PIN,
-    sampling=Sampling(temperature=0.5, max_new_tokens=77), phase=PhaseRef(phase=Phase.DEMO, index=0),
-)  # fmt: skip
+SAMPLING = Sampling(temperature=0.5, max_new_tokens=77)
+WORK = reservation("text_editor/held-out/1", lane=Lane.EVAL, seed=3, max_turns=9, pin=PIN, sampling=SAMPLING)
 EVENT = 'data: {"choices": [{"delta": {"content": "%s"}, "finish_reason": %s}]}\n\n'
 
 
@@ -70,10 +69,7 @@ async def answered(
 
 
 async def test_an_evaluation_is_drawn_as_its_round_says() -> None:
-    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
-        return completion(PAPER)
-
-    async with StandIn(script) as server:
+    async with StandIn(always(lambda: completion(PAPER))) as server:
         turns = [Turn(answer="<think>far</think>x", line="Agent.wait()", result=f"done {n}") for n in range(3)]
         answer = await answered(config(server, top_p=0.9, stop=["</answer>"], key_env="K"), turns, key="sesame")
         await answered(config(server, length_key="max_completion_tokens"))
@@ -89,11 +85,8 @@ async def test_an_evaluation_is_drawn_as_its_round_says() -> None:
 
 
 async def test_only_the_newest_turn_has_the_picture() -> None:
-    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
-        return completion("<answer>Agent.wait()</answer>")
-
     sight = Sight(observed="picture", unit="thousandths")
-    async with StandIn(script) as server:
+    async with StandIn(always(lambda: completion("<answer>Agent.wait()</answer>"))) as server:
         turns = [Turn(answer="x", line="Agent.wait()", result="done")]
         await answered(config(server), turns, sight=sight, picture=b"\x89PNG")
         _, *earlier, now = server.bodies[0]["messages"]
@@ -103,55 +96,23 @@ async def test_only_the_newest_turn_has_the_picture() -> None:
     assert image == {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}}
 
 
-async def _limited(_body: dict[str, Any], _number: int) -> web.StreamResponse:
-    return web.Response(status=429, headers={"Retry-After": "0"})
-
-
-async def _broken(_body: dict[str, Any], _number: int) -> web.StreamResponse:
-    return web.Response(status=503)
-
-
 async def _silent(_body: dict[str, Any], _number: int) -> web.StreamResponse:
     await asyncio.sleep(30)
     raise AssertionError("never asked for so long")
 
 
-async def _malformed(_body: dict[str, Any], _number: int) -> web.StreamResponse:
-    return web.Response(text='{"choices": []}')
-
-
-async def _oversized(_body: dict[str, Any], _number: int) -> web.StreamResponse:
-    return web.Response(body=b" " * (MAX_ANSWER_BYTES + 2))
-
-
-async def _refused(_body: dict[str, Any], _number: int) -> web.StreamResponse:
-    return web.Response(status=401, text="no\x1b[2J such key sesame")
-
-
-async def _elsewhere(_body: dict[str, Any], _number: int) -> web.StreamResponse:
-    return web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"})
-
-
-async def _crowded(_body: dict[str, Any], number: int) -> web.StreamResponse:
-    return web.Response(status=520 if number == 1 else 529)
-
-
-async def _cut(_body: dict[str, Any], _number: int) -> web.StreamResponse:
-    return web.Response(text=EVENT % ("Agent.exit(success=True)", "null"))
-
-
 @pytest.mark.parametrize(
     ("script", "cause", "tries"),
     [
-        (_limited, "endpoint_limited", 2),
-        (_broken, "endpoint_broken", 2),
+        (always(lambda: web.Response(status=429, headers={"Retry-After": "0"})), "endpoint_limited", 2),
+        (always(lambda: web.Response(status=503)), "endpoint_broken", 2),
+        (always(lambda: web.Response(status=529)), "endpoint_broken", 2),
         (_silent, "endpoint_silent", 2),
-        (_malformed, "endpoint_malformed", 2),
-        (_cut, "endpoint_malformed", 2),
-        (_oversized, "endpoint_oversized", 1),
-        (_refused, "endpoint_refused", 1),
-        (_elsewhere, "endpoint_refused", 1),
-        (_crowded, "endpoint_broken", 2),
+        (always(lambda: web.Response(text='{"choices": []}')), "endpoint_malformed", 2),
+        (always(lambda: web.Response(text=EVENT % ("Agent.exit(success=True)", "null"))), "endpoint_malformed", 2),
+        (always(lambda: web.Response(body=b" " * (MAX_ANSWER_BYTES + 2))), "endpoint_oversized", 1),
+        (always(lambda: web.Response(status=401, text="no\x1b[2J such key sesame")), "endpoint_refused", 1),
+        (always(lambda: web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"})), "endpoint_refused", 1),
     ],
 )
 async def test_what_an_endpoint_fails_at_is_a_named_fault(script: Any, cause: str, tries: int) -> None:
@@ -162,21 +123,6 @@ async def test_what_an_endpoint_fails_at_is_a_named_fault(script: Any, cause: st
         assert (caught.value.cause, caught.value.culprit, len(server.bodies)) == (cause, "sampler", tries)
     assert "sesame" not in str(caught.value)
     assert "\x1b" not in str(caught.value)
-
-
-async def test_a_connection_that_is_cut_is_a_fault_too() -> None:
-    async def script(_body: dict[str, Any], number: int) -> web.StreamResponse:
-        reply = web.StreamResponse(headers={"Content-Length": "9000"})
-        request = server.requests[-1]
-        await reply.prepare(request)
-        await reply.write(b'{"choices": [')
-        assert request.transport is not None
-        request.transport.abort()
-        return reply
-
-    async with StandIn(script) as server:
-        with pytest.raises(DesktopFault, match="connection failed"):
-            await answered(config(server))
 
 
 async def test_turns_that_the_model_has_no_room_for_are_left_out() -> None:
@@ -209,11 +155,6 @@ def test_halves_of_a_pair_that_come_in_two_events_are_one_character() -> None:
     assert completed((EVENT % (r"\ud83d", '"stop"')).encode(), 9).text == "\ufffd"
     first, second = ((EVENT % ("@", "null")).encode().replace(b"@", part) for part in (b"\xf0\x9f", b"\x98\x80"))
     assert completed(first + second + b"data: [DONE]\n\n", 9).text == SIGN
-
-
-@pytest.mark.parametrize("finish", ["stop", "STOP", "eos", "end_turn", "COMPLETE", None, ""])
-def test_a_reason_that_means_whole_or_none_is_a_whole_answer(finish: str | None) -> None:
-    assert completed(bytes(completion("x", finish).body), 9).cut == ""  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -257,10 +198,7 @@ REPORTED = {
 
 @pytest.mark.parametrize("body", REPORTED.values(), ids=REPORTED)
 async def test_an_error_that_comes_with_status_200_is_a_fault(body: str) -> None:
-    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
-        return web.Response(text=body)
-
-    async with StandIn(script) as server:
+    async with StandIn(always(lambda: web.Response(text=body))) as server:
         with pytest.raises(DesktopFault, match="out of memory") as caught:
             await answered(config(server), key="sesame")
     assert caught.value.cause == "endpoint_gave_up"
@@ -288,14 +226,6 @@ def test_an_answer_that_the_server_took_for_reasoning_is_taken_from_there(name: 
         completed(msgspec.json.encode({"choices": [{"message": message, "finish_reason": "stop"}]}), 9).text[-6:]
         == "=True)"
     )
-
-
-def test_what_a_model_thinks_in_parts_is_no_answer() -> None:
-    parts = [
-        {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
-        {"type": "text", "text": "Agent.wait()"},
-    ]
-    assert completed(bytes(completion(parts).body), 9).text == "Agent.wait()"  # type: ignore[arg-type]
 
 
 NOW = 1_900_000_000.0
@@ -340,10 +270,7 @@ async def test_a_wait_that_is_asked_for_is_kept_by_every_request(asked: str, lon
 
 
 async def test_a_wait_that_ends_too_late_is_a_fault_at_once() -> None:
-    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
-        return web.Response(status=429, headers={"Retry-After": "86400"})
-
-    async with StandIn(script) as server:
+    async with StandIn(always(lambda: web.Response(status=429, headers={"Retry-After": "86400"}))) as server:
         with pytest.raises(DesktopFault, match=r"asks to wait 86\d+ s") as caught:
             await answered(config(server))
         assert (caught.value.cause, len(server.bodies)) == ("endpoint_limited", 1)
@@ -355,29 +282,6 @@ async def _written(server: StandIn, pieces: Iterable[bytes], **headers: str) -> 
     for piece in pieces:
         await reply.write(piece)
     return reply
-
-
-async def test_a_stream_is_read_however_its_bytes_come() -> None:
-    stream = "\ufeffid: 1\nretry: 5\n\n" + EVENT % ("caf\u00e9 \u65e5\u2028", "null") + EVENT % (SIGN, '"stop"')
-    raw = (stream + "data: [DONE]\n\n").encode()
-
-    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
-        return await _written(server, (raw[at : at + 1] for at in range(len(raw))))
-
-    async with StandIn(script) as server:
-        found = await answered(config(server, stream=True))
-    assert found.text == f"caf\u00e9 \u65e5\u2028{SIGN}"
-    assert server.bodies[0]["stream"] is True
-
-
-async def test_a_long_answer_may_come_in_many_events() -> None:
-    events = [(EVENT % ("word ", "null")).encode() * 200] * 100  # 1.5 MB of events, 100 kB of text
-
-    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
-        return await _written(server, [*events, (EVENT % ("end", '"stop"')).encode(), b"data: [DONE]\n\n"])
-
-    async with StandIn(script) as server:
-        assert (await answered(config(server, stream=True))).text == "word " * 20_000 + "end"
 
 
 @pytest.mark.parametrize("end", [[b"data: [DONE]", b"\n\n"], [b"data:[DONE]\r\n\r\n"], [b"data: [DONE]\n\n: ping\n\n"]])
@@ -433,10 +337,8 @@ async def test_an_answer_without_an_end_is_not_kept(pieces: list[bytes], monkeyp
 
 
 async def test_a_packed_answer_is_not_unpacked() -> None:
-    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
-        return web.Response(body=gzip.compress(b" " * (8 << 20)), headers={"Content-Encoding": "gzip"})
-
-    async with StandIn(script) as server:
+    packed = gzip.compress(b" " * (8 << 20))
+    async with StandIn(always(lambda: web.Response(body=packed, headers={"Content-Encoding": "gzip"}))) as server:
         with pytest.raises(DesktopFault) as caught:
             await answered(config(server))
         assert caught.value.cause == "endpoint_malformed"

@@ -16,7 +16,6 @@ import pytest
 import pytest_asyncio
 
 from actors.desktop import scene
-from actors.desktop.answers import Answer, Prompt
 from actors.desktop.config import SeatConfig
 from actors.desktop.episode import Episode, PlayedEpisode
 from actors.desktop.faults import FaultCause, fault
@@ -28,9 +27,7 @@ from actors.desktop.provider import Desktop, DesktopHealth, Provider, SshAddress
 from actors.desktop.recorder import Recorder
 from actors.desktop.scene import DesktopScene
 from actors.errors import DesktopFault, GuestRefused
-from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
-from apis.observation import SCREEN, Observation
-from apis.prompts.text import Turn
+from apis.observation import SCREEN
 from apis.tasks.osworld import (
     ActivateWindow,
     CloseWindow,
@@ -43,12 +40,10 @@ from apis.tasks.verify.manifest import MANIFEST, Manifest
 from apis.tasks.verify.verify import TaskVerdict, WantedFile
 from apis.tasksets.published import PublishedError
 from runtime.segments import SegmentStore
+from tests.actors.desktop.offices import Scripted, reservation
 
 FRAME = {"windows": [{"id": 7, "class": "Mousepad", "title": "plum.txt", "active": True}], "elements": []}
-WORK = Reservation(
-    token=1, lane=Lane.DEMO, task="text_editor/train/100", group="", slot=0, seed=1,
-    sampling=Sampling(temperature=1.0, max_new_tokens=32), max_turns=3, pin=None, phase=PhaseRef(Phase.DEMO, 0),
-)  # fmt: skip
+WORK = reservation(max_turns=3)
 WAIT, CLAIM = "Agent.wait()", "Agent.exit(success=True)"
 
 
@@ -91,18 +86,6 @@ class Place:
         ]
 
 
-class Policy:
-    """Says one thing after the other."""
-
-    def __init__(self, *says: str) -> None:
-        self.says = says
-
-    async def answer(
-        self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
-    ) -> Answer:
-        return Answer(text=self.says[step], prompt_ids=[1], response_ids=[2], logprobs=[-0.5], spans=[], seconds=0.0)
-
-
 @pytest_asyncio.fixture
 async def recorder(tmp_path: Path) -> AsyncIterator[Recorder]:
     made = Recorder(SegmentStore(tmp_path / "segments", "test"))
@@ -136,7 +119,7 @@ async def play(
     episode = Episode(
         WORK,
         DesktopScene(WORK, LeasedDesktop(booted), config),
-        answerer=Policy(*says),
+        answerer=Scripted(*says),
         recorder=recorder,
         config=config,
         enter=lambda stage: None,

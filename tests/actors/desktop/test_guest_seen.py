@@ -1,4 +1,4 @@
-"""What is seen is what shows: scrolled, covered, minimised, valued and unnamed things on real desktops."""
+"""What is seen is what shows: scrolled, covered, minimised, valued and unnamed things, and cells, on real desktops."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pytest
 
 from actors.desktop.link import GuestLink
 from apis.applications import OFFICE
-from apis.observation import Observation, from_guest
+from apis.observation import Element, Observation, from_guest
 from apis.prompts.compact import render_compact
+from apis.tasks.osworld import Open
 
+pytestmark = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
 Guest = Any  # a desktop in a test's words: see conftest.py
 PAGE = (
     "<title>Form</title><table><tr><td>Mail<td><input type=checkbox aria-label=weekly checked></table>"
@@ -142,9 +144,6 @@ async def test_a_page_tells_values_names_states_and_what_is_scrolled_to(guest: G
     assert "link 0" not in labels(look, "link")
 
 
-pytestmark = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
-
-SHEET = "--infilter=Text - txt - csv (StarCalc):44,34,76,1"
 RESTORE = """
 from Xlib import X, display
 from Xlib.protocol import event
@@ -184,7 +183,7 @@ def states(elements: list[Any], name: str) -> list[str]:
 @pytest.mark.proof
 async def test_nothing_that_changes_in_calc_is_missed(guest: Guest) -> None:
     await guest("write_file", path="Documents/g.csv", data=b"plum,4\nfig,9\n")
-    await guest.open(*OFFICE, SHEET, "--calc", "Documents/g.csv", title="g.csv")
+    await guest.open(*OFFICE, CSV, "--calc", "Documents/g.csv", title="g.csv")
     first = await agreed(guest)
     assert "off" in states(first, "Undo")
     assert "chk" not in states(first, "Bold")
@@ -211,3 +210,38 @@ async def test_nothing_that_changes_in_calc_is_missed(guest: Guest) -> None:
     await guest.act("hotkey", keys=["Escape"])
     await guest.act("hotkey", keys=["ctrl", "shift", "o"])  # the preview of pages has other tool bars
     await agreed(guest)
+
+
+ROWS = ["Item,Price,Count", *(f"Pear{n},{3 * n},{n}" for n in range(1, 7))]
+
+
+async def opened(guest: Guest, name: str = "sheet.csv") -> None:
+    await guest("write_file", path=f"Documents/{name}", data="\n".join(ROWS).encode())
+    await guest.prepare(Open(f"/home/user/Documents/{name}"))
+
+
+async def cells(guest: Guest) -> dict[str, Element]:
+    return {e.name: e for e in (await guest.look()).elements if e.tag == "table-cell"}
+
+
+async def field(guest: Guest, name: str) -> Element:
+    return next(e for e in (await guest.look()).elements if e.tag == "text" and e.name == name)
+
+
+async def test_cells_are_where_they_are_said_to_be(guest: Guest):
+    await opened(guest)
+    (window,) = await guest("windows")
+    assert window.active
+    assert window.w >= 1278
+    seen = await cells(guest)
+    assert [name for name in seen if name.startswith("B")] == [f"B{n}" for n in range(1, 9)]
+    assert [seen[name].text for name in ("A1", "B3", "D2", "B8")] == ["Item", "6", "", ""]
+    assert "foc" in seen["A1"].states
+    before = seen  # as reported before the window has had its first mouse event
+    for name in ("B3", "A1", "C7", "D4", "A8"):
+        await guest.act("click", x=before[name].cx, y=before[name].cy)
+        assert (await field(guest, "Name Box")).text == name
+        now = await cells(guest)
+        assert [cell.name for cell in now.values() if "foc" in cell.states] == [name]
+        assert (now[name].x, now[name].y) == (before[name].x, before[name].y)
+        assert (await field(guest, "Input line")).text == before[name].text

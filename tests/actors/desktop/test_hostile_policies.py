@@ -27,20 +27,17 @@ from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.provider import DesktopHealth
 from actors.desktop.recorder import Recorder
 from actors.desktop.scene import DesktopScene
-from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.observation import Observation
 from apis.prompts.text import Turn
 from runtime.segments import SegmentStore
+from tests.actors.desktop.offices import reservation
 from tests.heard import Heard
 from tests.proofs import proofs
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 1.0  # of looking at the bystander before the attack
 FAULTS = (events.DESKTOP_BOOT_FAILED, events.DESKTOP_SPARE_DIED, events.DESKTOP_NOT_REMOVED, events.HOST_QUARANTINED)
-WORK = Reservation(
-    token=1, lane=Lane.DEMO, task="text_editor/train/100", group="", slot=0, seed=1,
-    sampling=Sampling(temperature=1.0, max_new_tokens=32), max_turns=40, pin=None, phase=PhaseRef(Phase.DEMO, 0),
-)  # fmt: skip
+WORK = reservation(max_turns=40)
 
 
 class Typist:

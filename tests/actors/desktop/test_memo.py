@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.desktop import memo as memos
-from actors.desktop.answers import Answer, Prompt
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, SeatConfig
 from actors.desktop.demonstrators import of_oracle
 from actors.desktop.episode import PREFIX_DIFFERS, Episode, PlayedEpisode
@@ -27,7 +26,7 @@ from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.recorder import EndState, Recorder
 from actors.desktop.scene import DISAGREES, NOT_REMEMBERED, DesktopScene, Judged, RememberedScene
 from actors.errors import AgentBrokeDesktop, DesktopFault
-from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling, StepPayload
+from actors.replay.messages import StepPayload
 from apis.actions.gui import Action, Click, Exit, Hotkey, Wait
 from apis.observation import Element, Observation, Window
 from apis.prompts.compact import render_compact
@@ -36,6 +35,7 @@ from apis.tasks.verify.verify import TaskVerdict
 from policy.base import MODEL
 from policy.tokenizer import Tokenizer
 from runtime.segments import SegmentStore
+from tests.actors.desktop.offices import Scripted, reservation
 from tests.actors.replay.ledger_tools import payload
 
 TASK = "file_manager/train/1"
@@ -86,14 +86,15 @@ class FakeDesktop:
 
 
 class Leases:
-    """Gives desktops and counts them."""
+    """Gives desktops, each after a moment, and counts them."""
 
-    def __init__(self, late_at: int = -1) -> None:
-        self.given: list[FakeDesktop] = []
-        self.late_at = late_at
+    def __init__(self, make: Callable[[], Any] = FakeDesktop) -> None:
+        self.given: list[Any] = []
+        self.make = make
 
     async def __call__(self) -> Any:
-        self.given.append(FakeDesktop(self.late_at))
+        await asyncio.sleep(0.001)
+        self.given.append(self.make())
         return self.given[-1]
 
 
@@ -149,7 +150,7 @@ def test_what_is_remembered_is_what_a_desktop_shows(episodes: list[list[int]]) -
 async def test_a_desktop_that_shows_another_thing_is_a_fault_and_its_line_is_dropped(tmp_path: Path) -> None:
     kept = memo(tmp_path)
     await played(RememberedScene(TASK, kept, Leases()), [0, 1])
-    late = RememberedScene(TASK, kept, Leases(late_at=1))
+    late = RememberedScene(TASK, kept, Leases(lambda: FakeDesktop(late_at=1)))
     with pytest.raises(DesktopFault) as fault:
         await played(late, [0, 2])
     assert (fault.value.cause, fault.value.culprit, kept.contradicted) == (DISAGREES, "memo", 1)
@@ -162,7 +163,7 @@ async def test_what_the_policy_has_seen_is_compared_where_its_line_was_dropped_m
     kept = memo(tmp_path)
     await played(RememberedScene(TASK, kept, Leases()), [0, 1])
     for actions in ([], [0]):  # before an action, and on the way to one
-        scene = RememberedScene(TASK, kept, Leases(late_at=0))
+        scene = RememberedScene(TASK, kept, Leases(lambda: FakeDesktop(late_at=0)))
         await scene.prepare()
         for move in actions:
             await scene.act(ACTIONS[move], await scene.observe())
@@ -174,20 +175,10 @@ async def test_what_the_policy_has_seen_is_compared_where_its_line_was_dropped_m
         await played(RememberedScene(TASK, kept, Leases()), [0, 1])
 
 
-class Broken(FakeDesktop):
-    """Ends under the first action."""
-
-    async def act(self, action: Action, observation: Observation) -> tuple[str, bool | None]:
-        raise AgentBrokeDesktop("session_ended", "it ended")
-
-
 async def test_a_desktop_that_breaks_under_what_is_remembered_is_no_failure_of_the_policy(tmp_path: Path) -> None:
     kept = memo(tmp_path)
     await played(RememberedScene(TASK, kept, Leases()), [0])
-
-    async def broken() -> Any:
-        return Broken()
-
+    broken = Leases(lambda: Working(breaks=True))
     with pytest.raises(DesktopFault) as fault:
         await played(RememberedScene(TASK, kept, broken), [0, 1])
     assert fault.value.cause == DISAGREES
@@ -208,11 +199,7 @@ class Slow(FakeDesktop):
 
 async def test_what_a_slow_program_shows_and_answers_is_not_remembered(tmp_path: Path) -> None:
     kept = memo(tmp_path)
-
-    async def slow() -> Any:
-        return Slow()
-
-    scene = RememberedScene(TASK, kept, slow)
+    scene = RememberedScene(TASK, kept, Leases(Slow))
     await scene.prepare()
     await scene.act(ACTIONS[0], await scene.observe())
     scene.ended()
@@ -268,21 +255,8 @@ class Working(FakeDesktop):
         return await super().judged()
 
 
-class WorkingLeases(Leases):
-    """Gives desktops that take a moment; the first of them may break."""
-
-    def __init__(self, first_breaks: bool = False) -> None:
-        super().__init__()
-        self.first_breaks = first_breaks
-
-    async def __call__(self) -> Any:
-        await asyncio.sleep(0.001)
-        self.given.append(Working(breaks=self.first_breaks and not self.given))
-        return self.given[-1]
-
-
 async def test_seats_at_equal_moments_take_one_desktop_for_all(tmp_path: Path) -> None:
-    kept, leases = memo(tmp_path), WorkingLeases()
+    kept, leases = memo(tmp_path), Leases(Working)
     moves = [SOLVED, SOLVED, SOLVED, (0, 2), SOLVED, (0, 2), SOLVED, (0,)]
     traces = await asyncio.gather(*(played(RememberedScene(TASK, kept, leases), each) for each in moves))
     assert traces == [await played(FakeDesktop(), each) for each in moves]
@@ -291,7 +265,7 @@ async def test_seats_at_equal_moments_take_one_desktop_for_all(tmp_path: Path) -
 
 
 async def test_a_seat_goes_on_by_itself_where_the_awaited_desktop_breaks(tmp_path: Path) -> None:
-    kept, leases = memo(tmp_path), WorkingLeases(first_breaks=True)
+    kept, leases = memo(tmp_path), Leases(lambda: Working(breaks=not leases.given))
     scenes = [RememberedScene(TASK, kept, leases) for _ in range(3)]
     first, *rest = await asyncio.gather(*(played(scene, SOLVED) for scene in scenes), return_exceptions=True)
     assert isinstance(first, AgentBrokeDesktop)
@@ -313,7 +287,7 @@ async def seen_by_eye(scene: RememberedScene) -> list[bytes]:
 
 
 async def test_what_a_model_sees_is_one_desktops_picture_and_is_remembered(tmp_path: Path) -> None:
-    kept, leases = memo(tmp_path), WorkingLeases()
+    kept, leases = memo(tmp_path), Leases(Working)
     await played(RememberedScene(TASK, kept, leases), [])  # without eyes: no picture is remembered
     scenes = [RememberedScene(TASK, kept, leases) for _ in range(4)]
     first, *rest = await asyncio.gather(*(seen_by_eye(scene) for scene in scenes))
@@ -339,7 +313,7 @@ async def test_another_process_knows_what_was_remembered(tmp_path: Path) -> None
     assert not leases.given
     changed = await Memo.open("3/compact/1500/0/b", tmp_path / "memo.parquet")
     assert changed.seen(changed.root(TASK)) is None  # other sources of the guest, or of verifiers
-    await played(RememberedScene(TASK, changed, Leases(late_at=0)), SOLVED)
+    await played(RememberedScene(TASK, changed, Leases(lambda: FakeDesktop(late_at=0))), SOLVED)
     await changed.close()
     assert {line.scope for line in read(tmp_path / "memo.parquet")} == {changed.scope}
     await kept.close()
@@ -357,26 +331,6 @@ async def test_another_process_knows_what_was_remembered(tmp_path: Path) -> None
 SEAT = SeatConfig(screenshots="none")
 
 
-def reservation(task: str, max_turns: int = 12) -> Reservation:
-    return Reservation(
-        token=1, lane=Lane.DEMO, task=task, group="", slot=0, seed=1,
-        sampling=Sampling(temperature=1.0, max_new_tokens=64), max_turns=max_turns, pin=None,
-        phase=PhaseRef(phase=Phase.DEMO, index=0),
-    )  # fmt: skip
-
-
-class Says:
-    """Answers that it was given, and what it was shown."""
-
-    def __init__(self, *texts: str) -> None:
-        self.texts, self.shown, self.steps = list(texts), list[str](), list[int]()
-
-    async def answer(self, step: int, prompt: Prompt, *_: object) -> Answer:
-        self.shown.append(prompt.user)
-        self.steps.append(step)
-        return Answer(self.texts.pop(0), prompt_ids=[1], response_ids=[2], logprobs=[-0.5], spans=[], seconds=0.0)
-
-
 RECORDED = [
     payload(response="Agent.hotkey(keys=['ctrl', 's'])", result="did 1 as number 1"),
     payload(response="save it", refusal="no call", result="no call"),
@@ -384,7 +338,7 @@ RECORDED = [
 ]
 
 
-async def after(prefix: list[StepPayload], scene: Any, folder: Path, says: Says) -> PlayedEpisode:
+async def after(prefix: list[StepPayload], scene: Any, folder: Path, says: Scripted) -> PlayedEpisode:
     recorder = Recorder(SegmentStore(folder / "segments", "test"))
     work = reservation(TASK, max_turns=5)
     try:
@@ -398,27 +352,27 @@ async def after(prefix: list[StepPayload], scene: Any, folder: Path, says: Says)
 
 
 async def test_an_episode_branches_from_a_remembered_point(tmp_path: Path) -> None:
-    kept, leases, says = memo(tmp_path), Leases(), Says("Agent.wait()", "Agent.wait()")
+    kept, leases, says = memo(tmp_path), Leases(), Scripted("Agent.wait()", "Agent.wait()")
     episode = await after(RECORDED, RememberedScene(TASK, kept, leases), tmp_path, says)
     assert [says.steps, len(episode.steps), episode.outcome.reason] == [[3, 4], 2, "out_of_steps"], "of five turns"
-    assert says.shown[0].endswith("\nlast: did 2 as number 2")
-    assert all(line in says.shown[0] for line in ("did: Agent.hotkey(keys=['ctrl', 's'])", "did: refused"))
+    assert says.prompts[0].endswith("\nlast: did 2 as number 2")
+    assert all(line in says.prompts[0] for line in ("did: Agent.hotkey(keys=['ctrl', 's'])", "did: refused"))
     (real,) = leases.given
     assert [ACTIONS.index(one) for one in real.done] == [1, 2, 2, 2]
     # What was shown before needs no desktop, up to the first step that was not.
-    other, more = Leases(), Says("Agent.wait()", "Agent.exit(success=False)")
+    other, more = Leases(), Scripted("Agent.wait()", "Agent.exit(success=False)")
     episode = await after(RECORDED, RememberedScene(TASK, kept, other), tmp_path, more)
     assert [step.remembered for step in episode.steps] == [True, True]
     assert not other.given
-    assert more.shown[0] == says.shown[0]
+    assert more.prompts[0] == says.prompts[0]
 
 
 async def test_a_prefix_that_goes_otherwise_is_a_fault_and_no_failure_of_the_policy(tmp_path: Path) -> None:
     wrong = [RECORDED[0], msgspec.structs.replace(RECORDED[2], result="did 2 as number 7")]
     ends = [payload(response="Agent.exit(success=True)", result="")]
-    for prefix, scene in ((wrong, FakeDesktop()), (ends, FakeDesktop()), (RECORDED, Broken())):
+    for prefix, scene in ((wrong, FakeDesktop()), (ends, FakeDesktop()), (RECORDED, Working(breaks=True))):
         with pytest.raises(DesktopFault) as fault:
-            await after(prefix, scene, tmp_path, Says())
+            await after(prefix, scene, tmp_path, Scripted())
         assert (fault.value.cause, fault.value.culprit) == (PREFIX_DIFFERS, "memo")
 
 
@@ -432,7 +386,7 @@ class Table:
 
     async def play(self, task: str, max_turns: int = 12) -> tuple[PlayedEpisode, int]:
         """The episode of the task's oracle, and how many desktops it took."""
-        work = reservation(task, max_turns)
+        work = reservation(task, max_turns=max_turns)
         leased: list[BootedDesktop] = []
 
         async def lease() -> DesktopScene:

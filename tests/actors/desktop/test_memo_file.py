@@ -32,12 +32,6 @@ def changes(*lines: MemoLine) -> dict[bytes, MemoChange]:
     return {one.key: MemoChange(one, fresh=True) for one in lines}
 
 
-def test_lines_come_out_as_they_were_written(tmp_path: Path) -> None:
-    file = tmp_path / "memo.parquet"
-    merge(file, changes(*map(line, range(9))))
-    assert {one.key: one for one in read(file)} == {line(n).key: line(n) for n in range(9)}
-
-
 def test_what_two_writers_know_differently_is_dropped(tmp_path: Path) -> None:
     file = tmp_path / "memo.parquet"
     merge(file, changes(line(1), line(2)))

@@ -174,7 +174,13 @@ def test_where_others_may_write_to_the_locks_nothing_is_started(leases: Path, st
         asyncio.run(SandboxProvider.start(SandboxConfig(state_dir=state_dir), "open"))
 
 
-def test_a_lock_file_that_others_could_open_is_shut(tmp_path: Path) -> None:
+def test_locks_and_their_folders_are_safe_whatever_was_there_and_the_umask_is(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        os.close(owners.locked_file(tmp_path / "a" / "b"))
+    finally:
+        os.umask(before)
+    assert [(tmp_path / path).stat().st_mode & 0o777 for path in ("a", "a/b")] == [0o755, 0o755]
     (tmp_path / owners.LOCK).touch()
     (tmp_path / owners.LOCK).chmod(0o666)
     os.close(owners.locked_file(tmp_path))
@@ -206,15 +212,6 @@ def test_so_is_a_link_that_others_can_turn(tmp_path: Path) -> None:
     (tmp_path / "open").chmod(0o777)
     assert owners.unsafe(tmp_path / "safe") is None
     assert f"other users may write to {tmp_path / 'open'}" in str(owners.unsafe(tmp_path / "open" / "link"))
-
-
-def test_folders_that_are_made_are_safe_whatever_the_umask_is(tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
-        os.close(owners.locked_file(tmp_path / "a" / "b"))
-    finally:
-        os.umask(before)
-    assert [(tmp_path / path).stat().st_mode & 0o777 for path in ("a", "a/b")] == [0o755, 0o755]
 
 
 def test_doctor_says_that_others_may_write_there_and_what_to_do(state_dir: str) -> None:

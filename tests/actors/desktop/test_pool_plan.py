@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from actors.desktop.config import DesktopsConfig, MachineConfig, PoolConfig, SandboxConfig, SshConfig
-from actors.desktop.pool.pool import BOOTS_LEAST, DesktopPool, PoolPlan, boots_at_once
+from actors.desktop.pool.pool import DesktopPool, PoolPlan, boots_at_once
 
 
 class PlanMachine(RuleBasedStateMachine):
@@ -97,11 +97,6 @@ class PlanMachine(RuleBasedStateMachine):
 
 TestPlan = PlanMachine.TestCase
 TestPlan.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
-
-
-def test_a_plan_boots_as_many_at_once_as_it_is_told() -> None:
-    assert PoolPlan(PoolConfig(warm_pool=100)).to_start(0.0) == BOOTS_LEAST
-    assert PoolPlan(PoolConfig(warm_pool=100, boots_at_once=5)).to_start(0.0) == 5
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Steps and pictures in segments on a disk that is slow.
+"""Steps and pictures in segments on a disk that is slow, full or broken, and how a seat waits for it.
 
 The disk is real, its slowness is simulated: the system call that writes or flushes waits on an event first.
 """
@@ -6,6 +6,7 @@ The disk is real, its slowness is simulated: the system call that writes or flus
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import os
 import struct
@@ -17,16 +18,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.desktop import recorder
+from actors.desktop import actor, recorder
 from actors.desktop.files.read_home import FileSeen, ReadRefusal
 from actors.desktop.recorder import EndState, Recorder
-from actors.replay.messages import PictureRef, StepPayload, VersionSpan
+from actors.replay.messages import Lane, NoWork, PictureRef, Release, Reservation, Reserve, StepPayload, VersionSpan
 from apis.tasks.verify.manifest import FILE, FOLDER, Entry, Manifest
 from runtime import disk
-from runtime.errors import PayloadLost, StoreError
-from runtime.messaging.message import Version
+from runtime.actor import Actor, handles
+from runtime.errors import DiskRefuses, PayloadLost, StoreError
+from runtime.logs.reader import read_logs
+from runtime.logs.writer import host_log
+from runtime.messaging.message import Done, Version
 from runtime.segments import SegmentStore, read_blob
+from runtime.system import ActorSpec, ActorSystem
+from tests.actors.desktop.test_seat import SEAT, lines, reserved, seat_config
+from tests.actors.replay import ledger_tools
 from tests.heard import Heard, until
+from tests.small_disk import fill, needs_root, small_disk
 
 PICTURE = b"\xff\xd8" + bytes(1000)
 
@@ -46,18 +54,20 @@ class Held:
 
 
 def payload(number: int) -> StepPayload:
-    return StepPayload(
-        prompt_ids=[number], response_ids=[2], logprobs=[], spans=[], temperature=1.0, observation="", response="",
-        action=None, refusal=None, result=None, screenshot=None, observe_ms=0.0, generate_ms=0.0, act_ms=0.0,
-    )  # fmt: skip
+    return ledger_tools.payload(prompt_ids=[number], response_ids=[2])
 
 
-async def test_the_ledger_hears_how_surprising_an_answer_was_and_no_token_of_it(tmp_path):
+async def test_the_ledger_hears_how_surprising_an_answer_was_and_whose_it_was_and_no_token_of_it(tmp_path):
     kept = Recorder(SegmentStore(tmp_path, "desktop/0"))
     drawn = msgspec.structs.replace(payload(1), response_ids=[2, 3], logprobs=[-0.5, -1.25])
     ref = await kept.step(drawn, well_formed=True)
     assert (ref.response_tokens, ref.surprisal) == (2, 1.75)
-    assert (await kept.step(payload(1), well_formed=True)).surprisal == 0.0
+    shown = await kept.step(payload(1), well_formed=True)
+    assert (shown.surprisal, shown.oldest, shown.newest) == (0.0, None, None)
+    old, new = Version(lineage=0, step=3), Version(lineage=0, step=4)
+    spans = [VersionSpan(version=old, start=0, end=2), VersionSpan(version=new, start=2, end=3)]
+    ref = await kept.step(msgspec.structs.replace(payload(1), spans=spans), well_formed=True)
+    assert (ref.oldest, ref.newest) == (old, new), "the weights of its oldest and its newest token"
     await kept.close()
 
 
@@ -116,17 +126,6 @@ async def test_a_disk_that_is_stuck_is_an_error_that_names_the_file(tmp_path, mo
     await kept.close()
 
 
-async def test_a_step_names_the_weights_of_its_oldest_and_its_newest_token(tmp_path):
-    kept = Recorder(SegmentStore(tmp_path, "desktop/0"))
-    old, new = Version(lineage=0, step=3), Version(lineage=0, step=4)
-    spans = [VersionSpan(version=old, start=0, end=2), VersionSpan(version=new, start=2, end=3)]
-    ref = await kept.step(msgspec.structs.replace(payload(1), spans=spans), well_formed=True)
-    assert (ref.oldest, ref.newest) == (old, new)
-    shown = await kept.step(payload(2), well_formed=True)
-    assert (shown.oldest, shown.newest) == (None, None)
-    await kept.close()
-
-
 PATHS = st.text(min_size=1, max_size=6)
 ENTRIES = st.builds(Entry, st.sampled_from((FILE, FOLDER)), st.integers(0, 9), st.just(0o644), st.text(max_size=2))
 MANIFESTS = st.builds(Manifest, st.dictionaries(PATHS, ENTRIES, max_size=5), st.text(max_size=3))
@@ -153,3 +152,99 @@ def test_a_large_end_state_is_not_kept_and_half_of_it_is_none() -> None:
     for torn in ([], whole[:2], [b"?", *whole[1:]]):
         with pytest.raises(PayloadLost):
             EndState.of(torn)
+
+
+STEP, OTHER = ledger_tools.payload(prompt_ids=list(range(5000))), ledger_tools.payload(prompt_ids=list(range(1, 9000)))
+
+
+@needs_root
+async def test_what_a_full_disk_refuses_is_stored_once_there_is_room(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "AGAIN_S", 0.02)
+    log = host_log(tmp_path, "desktop/0")
+    with small_disk(tmp_path / "small", 1) as folder:
+        recorder = Recorder(SegmentStore(folder, "desktop-0"), log)
+        first = await recorder.step(STEP, well_formed=True)
+        ballast = fill(folder)
+        for _ in range(2):
+            with pytest.raises(DiskRefuses, match=r"No space left on device \(make room there"):
+                await recorder.step(OTHER, well_formed=False)
+        assert recorder.gate.shut
+        waits = asyncio.ensure_future(recorder.gate.passed())
+        await asyncio.sleep(0.1)
+        assert not waits.done()
+        ballast.unlink()
+        await waits
+        later = await recorder.picture(b"\xff\xd8 other bytes")
+        assert later is not None
+        await recorder.flush([first])
+        assert read_blob(folder, first.blob)
+        assert read_blob(folder, later) == b"\xff\xd8 other bytes"
+        await recorder.close()
+    log.close()
+    (told,) = read_logs(tmp_path, event="disk_refuses")
+    assert told["folder"] == str(folder)
+    assert len(list(read_logs(tmp_path, event="disk_accepts"))) == 1
+
+
+@pytest.mark.parametrize("call", ["pwrite", "fsync"])
+async def test_a_device_that_fails_is_told_as_the_disk(tmp_path, monkeypatch, call):
+    recorder = Recorder(SegmentStore(tmp_path, "desktop-0"))
+
+    def fails(*_: object) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    stored = await recorder.step(STEP, well_formed=True)
+    with monkeypatch.context() as broken:
+        broken.setattr(os, call, fails)
+        with pytest.raises(DiskRefuses, match="see dmesg"):
+            await (recorder.flush([stored]) if call == "fsync" else recorder.picture(b"\xff\xd8 other bytes"))
+    again = await recorder.picture(b"\xff\xd8 still other bytes")
+    assert again is not None
+    assert read_blob(tmp_path, again) == b"\xff\xd8 still other bytes"
+    await recorder.close()
+
+
+class Once(Actor):
+    """A ledger with work, which remembers what was given back."""
+
+    asked = 0
+    released: asyncio.Queue[Release]
+
+    async def on_start(self) -> None:
+        type(self).asked = 0
+        type(self).released = asyncio.Queue()
+
+    @handles(Reserve)
+    async def reserve(self, msg: Reserve) -> Reservation | NoWork:
+        """Work."""
+        type(self).asked += 1
+        return reserved(type(self).asked, Lane.DEMO)
+
+    @handles(Release)
+    async def release(self, msg: Release) -> Done:
+        """Remember it."""
+        self.released.put_nowait(msg)
+        return Done()
+
+
+async def test_no_seat_pays_for_the_disk_and_none_takes_work_meanwhile(tmp_path, state_dir, monkeypatch):
+    monkeypatch.setattr(disk, "AGAIN_S", 0.02)
+    full = "No space left on device (make room there)"
+    monkeypatch.setattr(disk, "refusal", lambda _folder: full)
+
+    async def cannot_store(self: actor.DesktopController, *_: object) -> None:
+        self._recorder.gate.refuse(full)
+        raise DiskRefuses(full)
+
+    monkeypatch.setattr(actor.DesktopController, "_play", cannot_store)
+    async with ActorSystem(tmp_path) as system:
+        await system.spawn(ActorSpec(name="replay", factory=Once))
+        await system.spawn(ActorSpec(name="desktop/0", factory=SEAT, config=seat_config(state_dir)))
+        back = await Once.released.get()
+        assert (back.fault.cause, back.fault.culprit, back.fault.detail) == ("disk_refuses", "disk", full)
+        await asyncio.sleep(0.3)
+        assert Once.asked == 1
+        monkeypatch.setattr(disk, "refusal", lambda _folder: "")
+        await until(lambda: Once.asked > 5)
+        assert not lines(tmp_path, "seat_rests")
+        assert not lines(tmp_path, "actor_failed")

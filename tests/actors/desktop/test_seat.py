@@ -41,6 +41,7 @@ from runtime.logs.reader import read_logs
 from runtime.messaging.message import Done
 from runtime.supervision import QuarantinePolicy
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
+from tests.actors.desktop.offices import reservation
 from tests.heard import until
 from tests.policy.chat_models import CHATML, write_tokenizer
 
@@ -155,10 +156,9 @@ async def test_while_the_host_rests_no_work_is_taken(tmp_path, state_dir):
 
 def reserved(token: int = 1, lane: Lane = Lane.TRAIN) -> Reservation:
     """An episode in RL."""
-    return Reservation(
-        token=token, lane=lane, task=TASK, group="1", slot=0, seed=7, max_turns=8, pin=None,
-        sampling=Sampling(temperature=1.0, max_new_tokens=8), phase=PhaseRef(phase=Phase.RL, index=1),
-    )  # fmt: skip
+    of_rl = PhaseRef(phase=Phase.RL, index=1)
+    few = Sampling(temperature=1.0, max_new_tokens=8)
+    return reservation(TASK, token=token, lane=lane, group="1", seed=7, sampling=few, phase=of_rl)
 
 
 class Poor(Actor):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from actors.desktop.config import MEMORY_LEAST_MIB, OPEN_FILES_LEAST, PROCESSES_LEAST, SandboxConfig
 from actors.desktop.providers.sandbox import shares
 from actors.desktop.providers.sandbox.cgroups import GroupBounds
-from actors.desktop.providers.sandbox.shares import Room, fitted, memory_for_desktops, sums
+from actors.desktop.providers.sandbox.shares import Room, fitted, sums
 from runtime.errors import ConfigError
 
 ROOMS = st.builds(
@@ -62,28 +62,6 @@ def test_a_refusal_names_the_most_that_fits(seats: int, spares: int, there: Room
         assert named or "too few for one" in said
         with pytest.raises(ConfigError):
             fitted(SandboxConfig(), seats if named else 1, spares, there)
-
-
-def test_ten_desktops_on_a_small_machine() -> None:
-    told = [one.line for one in sums(SandboxConfig(), 8, 2, SMALL)]
-    assert told == [
-        "at most 204 instead of 1500 for each of 10 desktops: 2040 of this machine's 2048 MiB",
-        "at most 600 for each of 10 desktops: 6000 of this machine's 27000",
-        "at most 153600 instead of 307200 for each of 10 desktops: 1536000 are more than this machine's 340000",
-        "at most 64 for each of 10 desktops: 640 of this machine's 3072",
-    ]
-    assert [one.total <= one.room for one in sums(SandboxConfig(), 8, 2, SMALL)] == [True, True, False, True]
-    assert fitted(SandboxConfig(), 1, 0, SMALL) == SandboxConfig()
-    said = "desktops.count is 20: this machine has 2048 MiB of memory for desktops, which take at least 128 each: it is"
-    with pytest.raises(ConfigError, match=f"^{said} at most 14, beside 2 that stand ready$"):
-        fitted(SandboxConfig(), 20, 2, SMALL)
-
-
-def test_a_run_keeps_what_it_takes_itself() -> None:
-    assert memory_for_desktops(4 << 30) == 2 << 30
-    assert memory_for_desktops(8 << 30) == 6 << 30
-    assert memory_for_desktops(2 << 30) == 1 << 30
-    assert memory_for_desktops(64 << 30) == pytest.approx(0.85 * (64 << 30), abs=1)
 
 
 def test_what_is_there_already_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

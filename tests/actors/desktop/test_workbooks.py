@@ -1,4 +1,4 @@
-"""Spreadsheet files of a hostile guest: good ones are read, the others refused by name, and none costs much."""
+"""Spreadsheets and databases of a hostile guest: good ones are read, others refused by name, and none costs much."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import datetime
 import faulthandler
 import io
 import os
+import sqlite3
 import time
 import zipfile
 from dataclasses import replace
@@ -20,10 +21,11 @@ from openpyxl.styles import Font, PatternFill
 
 from actors.desktop.files import worker as forked
 from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal, as_wanted
+from actors.desktop.pool.leased import view_of
 from apis.documents.read import RefusedError
 from apis.documents.read.bounds import Bounds
 from apis.documents.read.parse import PARSERS, workbook
-from apis.tasks.verify.verify import SheetCell, WantedFile
+from apis.tasks.verify.verify import GUEST_HOME, Database, SheetCell, TableRows, WantedFile
 
 SMALL = Bounds(
     members=20, member_bytes=20_000, unpacked_bytes=40_000, ratio=50, ratio_from=5000, depth=10, elements=500,
@@ -190,3 +192,50 @@ def test_a_parser_that_breaks_refuses_and_one_that_is_killed_or_lacks_its_packag
         monkeypatch.setitem(PARSERS, "workbook", parser)
         with pytest.raises(forked.ChildLostError, match=why):
             forked.parsed(b"", Bounds())
+
+
+def made(*lines: str) -> bytes:
+    opened = sqlite3.connect(":memory:")
+    for line in lines:
+        opened.execute(line)
+    opened.commit()
+    return opened.serialize()
+
+
+DATABASE = made(
+    "create table one(a, b)",
+    "insert into one values (1, 'x'), (2.5, x'00'), (9e999, null)",
+    "create view two as select * from one",
+    "create virtual table three using fts5(a)",
+)
+
+
+async def test_the_worker_reads_tables_and_refuses_other_files() -> None:
+    late = DATABASE[:18] + b"\2\2" + DATABASE[20:]  # as left by a program that keeps changes in a second file first
+    wanted = [WantedFile(name, "database") for name in ("a", "b", "c")]
+    seen = [FileSeen(path=want.path, data=data) for want, data in zip(wanted, (DATABASE, late, b"x"), strict=True)]
+    read, again, refused = (view_of(one, GUEST_HOME) for one in await as_wanted(wanted, seen, ReadLimits()))
+    assert read.database is not None
+    assert read.database.tables["one"] == TableRows(("a", "b"), ((1, "x"), (2.5, None), (None, None)))
+    assert "two" not in read.database.tables
+    assert "three" not in read.database.tables
+    assert again.database == read.database
+    assert (refused.kind, refused.reason) == ("refused", "not_a_database")
+
+
+def test_a_broken_database_and_one_of_too_much_are_refused() -> None:
+    nameless = made("create table one(wxyz)").replace(b"wxyz", b"w\xff\xfez")  # a column whose name is no text
+    for broken in (DATABASE[:16], DATABASE[:100], DATABASE[:5000], nameless):
+        with pytest.raises(RefusedError, match="not_a_database"):
+            forked.parsed(broken, Bounds(), "database")
+    with pytest.raises(RefusedError, match="too_big"):
+        forked.parsed(DATABASE, Bounds(elements=4), "database")
+    endless = made("create table a(x, y as (printf('%.*c', 900000, 'x')))", "insert into a(x) values (1), (2), (3)")
+    with pytest.raises(RefusedError, match="too_big"):
+        forked.parsed(endless, Bounds(chars=1 << 20), "database")
+
+
+def test_columns_are_chosen_by_their_names() -> None:
+    found = Database({"a": TableRows(("x", "y"), ((1, 2),))})
+    assert found.rows("a", "y", "x") == [[2, 1]]
+    assert found.rows("a", "z") is found.rows("b") is None

@@ -15,9 +15,9 @@ import computerrl
 import pytest
 
 from actors.cluster.runs import run_folder
-from actors.cluster.runs.run_folder import RunRecord
 from actors.desktop.config import SandboxConfig
 from apis.actions.gui import Exit
+from tests.actors.cluster.fabricated import record
 from tests.folders import desk_folder
 
 TASK = "file_manager/train/3"
@@ -125,10 +125,7 @@ def test_a_run_that_is_refused_says_why_in_one_line(tmp_path: Path) -> None:
 
 
 def test_a_run_is_followed_to_its_end_and_read(tmp_path: Path) -> None:
-    record = RunRecord(
-        name="a", file="smoke.yaml", seed=0, build="b", versions={}, started=run_folder.iso(0), started_s=0.0
-    )
-    claimed = run_folder.claim(tmp_path / "a", record, resume=False)
+    claimed = run_folder.claim(tmp_path / "a", record("a", file="smoke.yaml"), resume=False)
     run = computerrl.Run("last", tmp_path)
     assert run.state == "running"
     looks = run.follow(every_s=0.01)
