@@ -36,7 +36,6 @@ from actors.cluster.report.time_spent import (
 from actors.cluster.runs import ledgers
 from actors.replay.database import ledger_file, queries
 from actors.replay.database.ledger_file import connect
-from actors.replay.demos import demo_files
 from actors.replay.statistics import Rate
 from runtime.errors import ConfigError, StoreError
 from runtime.logs.reader import BEGINS, in_a_row
@@ -441,14 +440,3 @@ def test_published_figures_still_tell_their_rounds(figures: str, capsys: pytest.
     cli.main(["report", str(DEPLOY / figures), "--json"])
     told = json.loads(capsys.readouterr().out)["figures"]
     assert told["rounds"], figures
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("recording", "count"), [("local", 800), ("bc-alone", 3756)])
-def test_bundled_recordings_still_hold_their_demonstrations(
-    recording: str, count: int, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    copy = tmp_path / "copy.parquet"
-    assert cli.main(["demos", "export", str(DEPLOY / "demos" / f"{recording}.parquet"), str(copy), "--json"]) == 0
-    header, demos = demo_files.read(copy)
-    assert header.demos == sum(1 for _ in demos) == count
