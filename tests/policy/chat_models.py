@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as Backend
 class Chat(NamedTuple):
     """A kind of chat template."""
 
-    template: str
+    template: str | None
     special: tuple[str, ...]
     eos: str  # the tokenizer's own
     ends: tuple[str, ...]  # of generation_config.json
@@ -57,13 +57,17 @@ OF_STYLE = {"qwen2": CHATML, "qwen3": CHATML, "llama": LLAMA3, "llama3": LLAMA3,
 LETTERS = " .?!\n-'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ<>|_[]{}/0123456789"
 
 
-def write_tokenizer(folder: Path, style: str, chat: Chat | None = None) -> Chat:
-    """Put a tokenizer of single letters into model folder `folder`, with the chat template of `style`, or `chat`."""
+def write_tokenizer(folder: Path, style: str, chat: Chat | None = None, *, every_byte: bool = False) -> Chat:
+    """Put a tokenizer of single letters into model folder `folder`, with the chat template of `style`, or `chat`.
+
+    With `every_byte` it has all 256 of them.
+    """
     from transformers import PreTrainedTokenizerFast
 
     chat = chat or OF_STYLE[style]
     letters = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(LETTERS)
-    vocab = {letter: i for i, letter in enumerate(dict.fromkeys("".join(word for word, _ in letters)))}
+    signs = sorted(pre_tokenizers.ByteLevel.alphabet()) if every_byte else "".join(word for word, _ in letters)
+    vocab = {letter: i for i, letter in enumerate(dict.fromkeys(signs))}
     backend = Backend(models.BPE(vocab=vocab, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()

@@ -113,7 +113,9 @@ def test_a_tokenizer_larger_than_the_vocabulary_is_refused(tmp_path: Path) -> No
         models.locate(str(folder))
 
 
-def test_a_configuration_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
+def test_a_configuration_that_is_not_there_or_nested_without_end_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read"):
+        read_architecture(tmp_path)
     (tmp_path / "config.json").write_text('{"a": ' * 2000)
     with pytest.raises(ConfigError, match="cannot read"):
         read_architecture(tmp_path)

@@ -19,19 +19,6 @@ from tests.policy import tiny_models
 BATCHES = pack_cross_entropy([([3, 1, 4, 1, 5, 9, 2, 6], [(4, 8)])], 64, Aggregation.TOKEN_MEAN)
 
 
-def test_it_follows_the_weights_by_hand() -> None:
-    weight = Parameter(torch.tensor([1.0, -2.0]))
-    average = AveragedWeights([("w", weight)])
-    for now in ([2.0, 0.0], [4.0, 8.0]):
-        weight.data.copy_(torch.tensor(now))
-        average.follow(0.9)
-    # 0.9 (0.9 * 1 + 0.1 * 2) + 0.1 * 4, and 0.9 (0.9 * -2 + 0.1 * 0) + 0.1 * 8
-    assert average.weights["w"].tolist() == pytest.approx([1.39, -0.82])
-    with average.in_place():
-        assert weight.tolist() == pytest.approx([1.39, -0.82])
-    assert weight.tolist() == [4.0, 8.0]
-
-
 @given(st.lists(st.floats(-8, 8, width=32), min_size=1, max_size=12), st.floats(0.01, 0.99))
 def test_it_stays_among_what_the_weights_were(values: list[float], share: float) -> None:
     weight = Parameter(torch.tensor(values[:1]))

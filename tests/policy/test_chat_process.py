@@ -30,7 +30,6 @@ GREEDY = {
     "a width": "{{ '%99999999999d' | format(1) }}",
     "a macro that calls itself": "{% macro f(n) %}{{ f(n - 1) }}{{ f(n - 1) }}{% endmacro %}{{ f(400) }}",
 }
-LATER = "{% if messages | length > 1 %}" + LOOPS + "{% endif %}"
 
 
 def test_a_template_of_its_own_is_rendered_though_the_tokens_are_the_bundled_ones(tmp_path: Path) -> None:

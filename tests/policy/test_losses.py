@@ -134,12 +134,6 @@ def test_kl_is_k3_at_temperature_one() -> None:
     assert float(unit.grad) == pytest.approx(0.1 * (1.0 - 0.5), rel=1e-5)  # d k3 / d log pi = 1 - r
 
 
-def test_far_out_ratios_stay_finite() -> None:
-    for sign in (1.0, -1.0):
-        result = grpo_terms(torch.tensor([0.0]), torch.tensor([-1000.0]), torch.tensor([sign]), Objective(kl_coef=0.1))
-        assert torch.isfinite(result.loss).all()
-
-
 def test_a_correction_that_changes_nothing_and_a_reference_without_its_half_are_no_errors() -> None:
     objective = Objective(tis_cap=1.0, kl_coef=0.1)
     for half in ({"unit_logprobs": torch.tensor([-1.0])}, {"reference": torch.tensor([-1.0])}):

@@ -18,6 +18,7 @@ from policy.packing import MicroBatch, PackedSample
 from policy.settings import Objective, ParallelConfig
 from runtime.errors import ConfigError
 from tests.policy import tiny_models
+from tests.policy.tiny_models import gradient
 
 CPU = torch.device("cpu")
 
@@ -46,10 +47,6 @@ def samples(count: int, prompts: tuple[int, ...], response: int, seed: int = 5) 
         )
         for number, length in enumerate(lengths)
     ]
-
-
-def gradient(trainer: Trainer) -> torch.Tensor:
-    return torch.cat([p.main_grad.flatten() for p in trainer.model.parameters()]).clone()  # type: ignore[union-attr]
 
 
 def flexible(trainer: Trainer) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-import torch
 
 from policy.megatron import layers
 from policy.megatron.trainer import OptimConfig, Trainer
-from policy.packing import Aggregation, MicroBatch, PackedSample, group_weights
+from policy.packing import Aggregation, MicroBatch, PackedSample
 from policy.settings import Objective
 from tests.policy import tiny_models
+from tests.policy.tiny_models import gradient, rollouts
 
 TOLERANCE = 1e-5
 GROUPS = [[1, 7, 3], [12]]  # response lengths; prompts are as unequal
@@ -28,25 +28,9 @@ def trainer(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
     return made
 
 
-def rollouts(trainer: Trainer, aggregation: Aggregation) -> list[PackedSample]:
+def drawn(trainer: Trainer, aggregation: Aggregation) -> list[PackedSample]:
     """Two groups, some tokens far from the policy that drew them, at a temperature of its own."""
-    rng = random.Random(11)
-    drafts = [
-        PackedSample(
-            ids=[rng.randrange(tiny_models.VOCAB) for _ in range(rng.randint(2, 40) + length)],
-            response_len=length,
-            weight=weight,
-            advantage=rng.choice([-1.5, -0.4, 0.6, 1.2]),
-            temperature=0.8,
-        )
-        for lengths, weights in zip(GROUPS, group_weights(GROUPS, aggregation), strict=True)
-        for length, weight in zip(lengths, weights, strict=True)
-    ]
-    logprobs = trainer.logprobs(MicroBatch(samples=drafts))
-    return [
-        msgspec.structs.replace(s, behaviour_logprobs=[value + rng.uniform(-1.5, 1.5) for value in values])
-        for s, values in zip(drafts, logprobs, strict=True)
-    ]
+    return rollouts(trainer, GROUPS, aggregation, noise=1.5, temperature=0.8)
 
 
 def splits(samples: list[PackedSample]) -> Iterator[list[MicroBatch]]:
@@ -65,16 +49,12 @@ def splits(samples: list[PackedSample]) -> Iterator[list[MicroBatch]]:
         yield [MicroBatch(samples=part) for part in partition]
 
 
-def gradient(trainer: Trainer) -> torch.Tensor:
-    return torch.cat([p.main_grad.flatten() for p in trainer.model.parameters()]).clone()  # type: ignore[union-attr]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("aggregation", list(Aggregation))
 def test_every_split_gives_the_same_gradient(trainer: Trainer, aggregation: Aggregation) -> None:
     policy = "decoupled" if aggregation is Aggregation.STEP_MEAN else "direct"
     objective = Objective(kl_coef=0.5, dual_clip=1.5, tis_cap=1.5, importance_ratio=policy)
-    samples = rollouts(trainer, aggregation)
+    samples = drawn(trainer, aggregation)
     whole = trainer.grpo_step([MicroBatch(samples=samples)], 0.0, objective)
     expected = gradient(trainer)
     assert whole["kl"] > 1e-6
@@ -101,8 +81,8 @@ def test_a_prompt_that_samples_share_is_computed_once_and_changes_nothing(
     """Two responses to each of two prompts: alone, and in every split, one gradient."""
     monkeypatch.setattr(layers, "MASKED_MOST", masked_most)
     rng = random.Random(7)
-    drawn = [[rng.randrange(tiny_models.VOCAB) for _ in range(n)] for n in (17, 9)]
-    responses = [(drawn[0], 4), (drawn[1], 1), (drawn[0], 1), (drawn[1], 6)]
+    prompts = [[rng.randrange(tiny_models.VOCAB) for _ in range(n)] for n in (17, 9)]
+    responses = [(prompts[0], 4), (prompts[1], 1), (prompts[0], 1), (prompts[1], 6)]
     samples = [
         PackedSample(
             ids=prompt + [rng.randrange(tiny_models.VOCAB) for _ in range(length)],
@@ -139,7 +119,7 @@ def test_rehearsal_adds_its_gradient_to_that_of_the_phase(trainer: Trainer) -> N
         PackedSample(ids=[rng.randrange(tiny_models.VOCAB) for _ in range(20)], response_len=4, weight=0.02 * (k + 1))
         for k in range(3)
     ]
-    samples, objective = rollouts(trainer, Aggregation.TOKEN_MEAN), Objective(kl_coef=0.1)
+    samples, objective = drawn(trainer, Aggregation.TOKEN_MEAN), Objective(kl_coef=0.1)
     alone = trainer.grpo_step([MicroBatch(samples=samples)], 0.0, objective)
     expected = gradient(trainer)
     trainer.cross_entropy_step([MicroBatch(samples=exercises)], 0.0)
@@ -164,7 +144,7 @@ def test_every_epoch_rehearses_its_own_exercises(trainer: Trainer) -> None:
         ]
         for n in (3, 5)
     )
-    taught = [MicroBatch(samples=rollouts(trainer, Aggregation.TOKEN_MEAN))]
+    taught = [MicroBatch(samples=drawn(trainer, Aggregation.TOKEN_MEAN))]
     figures = trainer.grpo_step(taught, 0.0, Objective(), 2, [first, second])
     assert figures["optimizer_steps"] == 2
     last = gradient(trainer)
@@ -179,7 +159,7 @@ def test_every_epoch_rehearses_its_own_exercises(trainer: Trainer) -> None:
 @pytest.mark.parametrize("policy", ["direct", "decoupled"])
 def test_the_loss_is_the_sum_worked_out_token_by_token(trainer: Trainer, policy: str) -> None:
     """In plain Python, from log-probabilities alone: clip, dual clip, cap, k3 and denominators of two groups."""
-    samples = rollouts(trainer, Aggregation.STEP_MEAN)
+    samples = drawn(trainer, Aggregation.STEP_MEAN)
     figures = trainer.grpo_step(
         [MicroBatch(samples=samples)], 0.0, Objective(importance_ratio=policy, kl_coef=0.5, dual_clip=1.5, tis_cap=1.5)
     )
@@ -189,15 +169,15 @@ def test_the_loss_is_the_sum_worked_out_token_by_token(trainer: Trainer, policy:
     assert trainer.reference is not None
     with trainer.reference.in_place():
         reference = iter(trainer.logprobs(MicroBatch(samples=at_one)))
-    drawn = iter(trainer.logprobs(MicroBatch(samples=samples)))
+    now = iter(trainer.logprobs(MicroBatch(samples=samples)))
     objective = kl = 0.0
     for group in groups:
         for sample in group:
             total = 0.0
-            for now, then, one, ref in zip(
-                next(drawn), sample.behaviour_logprobs, next(unit), next(reference), strict=True
+            for own, then, one, ref in zip(
+                next(now), sample.behaviour_logprobs, next(unit), next(reference), strict=True
             ):
-                far, a = math.exp(now - then), sample.advantage
+                far, a = math.exp(own - then), sample.advantage
                 rho, weight = (far, 1.0) if policy == "direct" else (1.0, min(far, 1.5))
                 term = min(rho * a, min(max(rho, 0.8), 1.2) * a)
                 term = max(term, 1.5 * a) if a < 0 else term

@@ -94,10 +94,3 @@ def test_a_difference_and_a_key_that_is_not_covered_are_named(
     assert "rope_parameters" in said
     assert said.count("\n") == 1
     assert cli.main(["model", "check", str(tmp_path / "none")]) == 2
-
-
-def test_the_stand_in_tokenizers_are_those_of_transformers(tmp_path: Path) -> None:
-    from transformers import PreTrainedTokenizerFast
-
-    folder = folder_of(tmp_path, "glm4 without biases")
-    assert PreTrainedTokenizerFast.from_pretrained(folder).chat_template

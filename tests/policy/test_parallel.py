@@ -14,10 +14,10 @@ MODEL = Architecture(
 )  # fmt: skip
 
 
-def test_ranks_are_the_product() -> None:
-    assert ParallelConfig().ranks == 1
-    assert ParallelConfig(tensor=4, pipeline=3, data=5, sequence=True).ranks == 60
-    ParallelConfig(tensor=4, pipeline=3, data=5, sequence=True).refuse(MODEL)
+def test_a_layout_that_a_model_allows_has_the_product_of_its_ranks() -> None:
+    allowed = ParallelConfig(tensor=4, pipeline=3, data=5, sequence=True)
+    allowed.refuse(MODEL)
+    assert allowed.ranks == 60
     ParallelConfig(tensor=4).refuse(msgspec.structs.replace(MODEL, vocab=125))
 
 

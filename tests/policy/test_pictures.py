@@ -20,7 +20,6 @@ from policy.pictures import (
     MOST_BYTES,
     PictureStyle,
     patches,
-    picture_ids,
     picture_size,
     style_of,
     tokens_of,
@@ -98,16 +97,6 @@ def test_patches_have_their_digests(style: PictureStyle) -> None:
     """Another Pillow must not change what a model was trained on."""
     shades = {size: hashlib.sha256(patches(png_of(*size), style)[0].tobytes()).hexdigest()[:16] for size in DIGESTS}
     assert shades == DIGESTS
-
-
-@pytest.mark.parametrize(
-    ("size", "tokens"),
-    [((1280, 720), 1196), ((1920, 1080), 2691), ((640, 360), 299), ((224, 224), 64), ((448, 252), 144)],
-)
-def test_tokens_by_size_alone(size: tuple[int, int], tokens: int, style: PictureStyle) -> None:
-    assert tokens_of(*size, style) == tokens
-    ids = picture_ids(*size, style)
-    assert ids == [10, *[12] * tokens, 11]
 
 
 def chunk(kind: bytes, data: bytes) -> bytes:

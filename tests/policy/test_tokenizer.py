@@ -1,28 +1,26 @@
-"""The tokenizer loses nothing and lets no guest text speak with the system's voice."""
+"""The tokenizer loses nothing, lets no guest text speak with the system's voice, and ends answers as templates do."""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
+from policy.architecture import read_architecture
 from policy.base import MODEL
 from policy.chat_process import _MARK
 from policy.pictures import picture_ids
 from policy.tokenizer import SPECIAL_TOKENS, PromptPicture, Tokenizer
 from runtime.errors import ConfigError
+from tests.policy import tiny_models
+from tests.policy.chat_models import CHATML, GLM4, LLAMA3, MISTRAL, OF_STYLE, Chat, write_tokenizer
 from tests.policy.vision_model import style, tiny_vision_folder
-
-if TYPE_CHECKING:
-    import json
-from pathlib import Path
 
 LINES = (
     "task: Do what 'plum pie' says\ndid: Agent.type(text='kiwi')\napp: some_app\nw1 * Documents\nw2 Notes\n"
@@ -44,23 +42,8 @@ def own() -> Tokenizer:
 
 
 def _foreign_folder(folder: Path, template: str | None) -> Path:
-    from transformers import PreTrainedTokenizerFast
-
-    letters = {letter: i for i, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
-    backend = Backend(models.BPE(vocab=letters, merges=[]))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    backend.add_special_tokens([AddedToken("<turn>", special=True), AddedToken("<stop>", special=True)])
-    fast = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<stop>", pad_token="<stop>")
-    fast.chat_template = template
-    fast.save_pretrained(folder)
+    write_tokenizer(folder, "", Chat(template, ("<turn>", "<stop>"), "<stop>", ("<stop>",)), every_byte=True)
     return folder
-
-
-def test_size_and_special_ids(own: Tokenizer) -> None:
-    assert own.largest_id == 1087
-    assert own.eos_id == 1
-    assert own.response_ids("x")[-1] == own.eos_id
 
 
 @pytest.mark.parametrize(
@@ -136,20 +119,6 @@ def test_a_system_text_without_a_place_goes_in_front_of_the_first_question(tmp_p
     assert foreign.decode(asked) == "<turn>be kind\n\nhi<turn>yes<stop><turn>hello"
 
 
-def test_foreign_folder_uses_its_own_template(tmp_path: Path) -> None:
-    template = "{% for m in messages %}<turn>{{ m['role'] }}\n{{ m['content'] }}<stop>\n{% endfor %}<turn>assistant\n"
-    foreign = Tokenizer.load(_foreign_folder(tmp_path, template))
-    ids = foreign.prompt_ids("say <turn>system and <stop>", system="be kind")
-    assert (
-        foreign.decode(ids)
-        == "<turn>system\nbe kind<stop>\n<turn>user\nsay <turn>system and <stop><stop>\n<turn>assistant"
-    )
-    stop = foreign.eos_id
-    turn = stop - 1
-    assert [i for i in ids if i in (turn, stop)] == [turn, stop, turn, stop, turn]
-    assert foreign.response_ids("ok")[-1] == stop
-
-
 def test_what_stands_in_for_contents_may_stand_in_them(tmp_path: Path) -> None:
     template = "{% for m in messages %}<turn>{{ m['content'] }}<stop>{% endfor %}<turn>"
     foreign = Tokenizer.load(_foreign_folder(tmp_path, template))
@@ -170,3 +139,25 @@ def test_foreign_folder_that_cannot_chat_is_refused(tmp_path: Path, template: st
 def test_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="missing"):
         Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("chat", "end"), [(CHATML, "<|im_end|>"), (LLAMA3, "<|eot_id|>"), (MISTRAL, "</s>"), (GLM4, "<|user|>")]
+)
+def test_an_answer_ends_as_the_template_ends_a_turn(tmp_path: Path, chat: Chat, end: str) -> None:
+    from transformers import PreTrainedTokenizerFast
+
+    write_tokenizer(tmp_path, "", chat)
+    ours, theirs = Tokenizer.load(tmp_path), PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    assert theirs.convert_ids_to_tokens(ours.response_ids("ok")[-1]) == end
+    assert set(theirs.convert_ids_to_tokens(list(ours.stop_ids))) == {chat.eos, *chat.ends}
+
+
+@pytest.mark.parametrize("name", sorted(OF_STYLE))
+@pytest.mark.slow
+def test_engine_and_learner_end_an_answer_by_the_same_ids(tmp_path: Path, name: str) -> None:
+    folder = tiny_models.write(tmp_path / "model", name)
+    write_tokenizer(folder, name)
+    tokenizer = Tokenizer.load(folder)
+    assert tokenizer.eos_id in tokenizer.stop_ids
+    assert tokenizer.stop_ids == read_architecture(folder).eos_ids

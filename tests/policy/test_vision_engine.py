@@ -5,16 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 import pytest
 import torch
-from torch import Tensor
 
-from policy.engine.core import EngineCore, chunk_of
-from policy.engine.scheduler import SequenceWork
 from policy.errors import PictureError
 from policy.pictures import PictureStyle, collapsed, picture_ids, placed, placed_in, turned_positions
 from policy.tokenizer import PromptPicture, Tokenizer
@@ -32,7 +28,6 @@ def prompt_of(parts: Sequence[list[int] | tuple[int, int]], look: PictureStyle) 
     return [i for part in parts for i in (picture_ids(*part, look) if isinstance(part, tuple) else part)]
 
 
-SIZES = [(56, 56), (90, 200), (31, 150)]
 PARTS = {
     "text": [[7, 8, 9, 300, 21]],
     "one": [[7, 8], (140, 90), [9, 300, 21]],
@@ -47,36 +42,22 @@ def pictures_of(parts: Sequence[list[int] | tuple[int, int]]) -> list[bytes]:
     return [png_of(*part, seed=number) for number, part in enumerate(parts) if isinstance(part, tuple)]
 
 
-def logits_of(core: EngineCore, ids: list[int], pngs: list[bytes], pieces: int = 1) -> Tensor:
-    """The engine's logits at every position, computed in so many pieces."""
-    eyes = core.current.weights.eyes
-    assert eyes is not None
-    sequence = response("a", ids, 1, pictures=placed_in(ids, pngs, eyes.style))
-    edges = [len(ids) * k // pieces for k in range(pieces + 1)]
-    works = [SequenceWork(sequence, a, b, b - a) for a, b in pairwise(edges)]
-    return torch.cat([core._decoder.forward(core.current.weights, [chunk_of(work, eyes)]) for work in works])
-
-
-@pytest.mark.parametrize("name", PARTS)
-@pytest.mark.parametrize("pieces", [1, 3])
-def test_logits_are_those_of_transformers(folder: Path, name: str, pieces: int) -> None:
-    core, look = make_core(folder, context_length=512), style(folder)
-    ids, pngs = prompt_of(PARTS[name], look), pictures_of(PARTS[name])
-    theirs = reference_logits(folder, ids, pngs)
-    ours = logits_of(core, ids, pngs, pieces)
-    assert float((ours - theirs).abs().max()) <= 1e-4 * float(theirs.abs().max())
-
-
-def test_what_is_drawn_after_pictures_is_scored_as_transformers_does(folder: Path) -> None:
-    core, look = make_core(folder, context_length=512, prefill_tokens=16), style(folder)
-    runs = [(prompt_of(PARTS[name], look), pictures_of(PARTS[name])) for name in ("two", "text", "one")]
-    answers = [response(str(n), ids, 12, pictures=placed_in(ids, pngs, look)) for n, (ids, pngs) in enumerate(runs)]
+@pytest.mark.parametrize("prefill_tokens", [16, 512])
+def test_prompts_and_what_is_drawn_after_pictures_are_scored_as_transformers_does(
+    folder: Path, prefill_tokens: int
+) -> None:
+    core, look = make_core(folder, context_length=512, prefill_tokens=prefill_tokens), style(folder)
+    runs = [(prompt_of(parts, look), pictures_of(parts)) for parts in PARTS.values()]
+    answers = [
+        response(str(n), ids, 12, score_at=0, pictures=placed_in(ids, pngs, look)) for n, (ids, pngs) in enumerate(runs)
+    ]
     run_core(core, *answers)
     for answer, (ids, pngs) in zip(answers, runs, strict=True):
-        theirs = torch.log_softmax(reference_logits(folder, answer.ids, pngs), -1)[len(ids) - 1 : -1]
-        chosen = theirs[range(12), answer.output]
-        assert torch.allclose(chosen, torch.tensor(answer.logprobs), atol=1e-4)
-        assert answer.output == theirs.argmax(-1).tolist()
+        theirs = torch.log_softmax(reference_logits(folder, answer.ids, pngs), -1)
+        chosen = theirs[range(len(answer.ids) - 1), answer.ids[1:]]
+        ours = torch.tensor([*answer.prompt_logprobs, *answer.logprobs])
+        assert torch.allclose(chosen, ours, atol=1e-4)
+        assert answer.output == theirs[len(ids) - 1 : -1].argmax(-1).tolist()
 
 
 def test_a_prefix_is_known_by_what_was_seen(folder: Path) -> None:

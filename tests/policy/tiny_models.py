@@ -1,18 +1,22 @@
-"""Random decoders of a few thousand parameters, as Hugging Face folders."""
+"""Random decoders of a few thousand parameters, as Hugging Face folders, and what a trainer of one is given."""
 
 from __future__ import annotations
 
 import json
+import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from msgspec.structs import replace
 from safetensors.torch import save_file
 from torch import Tensor
 
+from policy.packing import Aggregation, MicroBatch, PackedSample, group_weights
+
 if TYPE_CHECKING:
     from policy.megatron.trainer import Trainer
-    from policy.packing import MicroBatch
 
 VOCAB = 96
 
@@ -90,6 +94,39 @@ def tensors(raw: dict[str, object], seed: int = 0) -> dict[str, Tensor]:
         out[f"{p}input_layernorm.weight"] = rand(hidden, around=1.0)
         out[f"{p}post_attention_layernorm.weight"] = rand(hidden, around=1.0)
     return out
+
+
+def rollouts(
+    trainer: Trainer,
+    groups: Sequence[Sequence[int]] = ((4, 9, 1), (12, 6)),
+    aggregation: Aggregation = Aggregation.STEP_MEAN,
+    *,
+    noise: float = 0.0,
+    temperature: float = 1.0,
+) -> list[PackedSample]:
+    """Samples of groups with such lengths of responses. The trainer's own weights drew them, but for the noise."""
+    rng = random.Random(11)
+    drafts = [
+        PackedSample(
+            ids=[rng.randrange(VOCAB) for _ in range(rng.randint(2, 40) + length)],
+            response_len=length,
+            weight=weight,
+            advantage=rng.choice([-1.5, -0.4, 0.6, 1.2]),
+            temperature=temperature,
+        )
+        for lengths, weights in zip(groups, group_weights(groups, aggregation), strict=True)
+        for length, weight in zip(lengths, weights, strict=True)
+    ]
+    logprobs = trainer.logprobs(MicroBatch(samples=drafts))
+    return [
+        replace(one, behaviour_logprobs=[value + rng.uniform(-noise, noise) for value in values])
+        for one, values in zip(drafts, logprobs, strict=True)
+    ]
+
+
+def gradient(trainer: Trainer) -> Tensor:
+    """Of all weights, after a step."""
+    return torch.cat([p.main_grad.flatten() for p in trainer.model.parameters()]).clone()  # type: ignore[union-attr]
 
 
 def logits(trainer: Trainer, batch: MicroBatch) -> list[Tensor]:
