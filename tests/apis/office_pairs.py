@@ -125,13 +125,13 @@ def headed(said: str) -> Step:
 
 
 def xml(inside: str) -> Step:
-    """A paragraph of raw markup."""
+    """A paragraph of raw markup, in front of the others."""
     return lambda document: document.element.body.insert(0, parse_xml(f"<w:p {W} {V} {R}>{inside}</w:p>"))
 
 
 def run(said: str) -> str:
     """A run's markup."""
-    return f"<w:r><w:t>{said}</w:t></w:r>"
+    return f'<w:r><w:t xml:space="preserve">{said}</w:t></w:r>'
 
 
 def linked(said: str) -> str:
@@ -142,6 +142,12 @@ def linked(said: str) -> str:
 def inserted(said: str) -> str:
     """The markup of a text that was inserted while changes are recorded."""
     return f'<w:ins w:id="1" w:author="a">{run(said)}</w:ins>'
+
+
+def deleted(said: str) -> str:
+    """The markup of a text that was deleted while changes are recorded."""
+    gone = f'<w:r><w:delText xml:space="preserve">{said}</w:delText></w:r>'
+    return f'<w:del w:id="{len(said)}" w:author="a" w:date="2026-01-02T03:04:05Z">{gone}</w:del>'
 
 
 def taken_away(said: str) -> str:

@@ -40,7 +40,7 @@ from apis.tasks.osworld import HOME, Download, Source, Task, dump
 from apis.tasksets import store
 from apis.tasksets.getters import names_a_file, wanted_by
 from tests.apis import office_pairs
-from tests.apis.writer_documents import odt
+from tests.apis.scene_files import odt
 
 PICTURES = {"png": "PNG", "xcf": "PNG", "raw": "PNG", "jpg": "JPEG", "jpeg": "JPEG", "gif": "GIF", "pdf": "PDF"}
 SOUNDS = ("mp3", "mp4", "wav", "ogg", "flac", "avi", "mkv")

@@ -9,35 +9,30 @@ import pytest
 
 from actors.cluster.config import tasksets
 from apis.plans.setup import setup
-from apis.tasks import osworld
 from apis.tasks.metrics.metric import Declared, Score
-from apis.tasks.osworld import HOME, data_url
+from apis.tasks.osworld import HOME
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import judge, states
 from apis.tasksets.coverage import Covered, covered
 from apis.tasksets.steps import carried
 from tests.apis.standins import drawn
+from tests.apis.task_files import bring, loaded, of_command, of_file, ran, rule
 from tests.apis.twins import file
 
-RULE = {"type": "rule", "rules": {"expected": "a"}}
-SAID = {"func": "exact_match", "result": {"type": "vm_command_line", "command": "date"}, "expected": RULE}
+RULE = rule(expected="a")
+SAID = {"func": "exact_match", "result": of_command("date"), "expected": RULE}
 KINDS = ("mp4", "mpeg", "webm", "ogg", "quicktime")
 TABS = [{"type": "chrome_open_tabs", "parameters": {"urls_to_open": ["https://x.org/a"]}}]
 
 
 def verdict(instruction: str = "Do it", *, published: bool = False, present: bool = True, **changes: Any) -> Covered:
-    task = {"id": "a", "instruction": instruction, "evaluator": SAID, **changes}
-    return covered(osworld.load(json.dumps(task).encode()), lambda *_: True, lambda _: present, published=published)
+    task = loaded(instruction=instruction, **{"evaluator": SAID, **changes})
+    return covered(task, lambda *_: True, lambda _: present, published=published)
 
 
 def judged_by(metric: str, rules: Any = None, *, published: bool = False, **more: Any) -> Covered:
-    evaluator = {
-        "func": metric,
-        "result": {"type": "vm_file", "path": f"{HOME}/a", "dest": "a"},
-        "expected": {"type": "rule", "rules": rules},
-        **more,
-    }
-    return verdict(published=published, evaluator=evaluator)
+    asked = {"func": metric, "result": of_file("a"), "expected": {"type": "rule", "rules": rules}, **more}
+    return verdict(published=published, evaluator=asked)
 
 
 def lacks(found: Covered) -> list[str]:
@@ -77,8 +72,8 @@ def test_a_proxy_is_a_note_and_pip_from_a_file_no_network() -> None:
         ("pip install /home/user/a-1.whl", "application"),
         ("pip install --user a-1.whl", "application"),
     ):
-        step = {"type": "execute", "parameters": {"command": words.split()}}
-        assert {need.kind for need in verdict(config=[step], present=False).needs} == {kind, "application"}, words
+        config = [ran(words.split())]
+        assert {need.kind for need in verdict(config=config, present=False).needs} == {kind, "application"}, words
 
 
 @pytest.mark.parametrize(
@@ -130,7 +125,7 @@ def test_the_published_package_judges_what_it_alone_knows_and_says_what_else_pas
 
 def test_settings_and_a_sound_server_are_here_where_their_programs_are() -> None:
     def got(command: str) -> dict[str, Any]:
-        return {"func": "exact_match", "result": {"type": "vm_command_line", "command": command}, "expected": RULE}
+        return {"func": "exact_match", "result": of_command(command), "expected": RULE}
 
     lock = "gsettings get org.gnome.desktop.screensaver lock-enabled"
     assert lacks(verdict(evaluator=got(lock), present=False)) == [
@@ -138,8 +133,8 @@ def test_settings_and_a_sound_server_are_here_where_their_programs_are() -> None
     ]  # fmt: skip
     assert verdict(evaluator=got(lock)).verdict == "runnable"
     assert verdict(evaluator=got("timedatectl status")).verdict == "needs_app"
-    sounds = osworld.load(json.dumps({"id": "a", "instruction": "b", "evaluator": got("pactl list sinks")}).encode())
-    assert [call.args["argv"][0] for call in setup(sounds, "/home/agent")[:2]] == ["pulseaudio", "pactl"]
+    sounds = setup(loaded(evaluator=got("pactl list sinks")), "/home/agent")
+    assert [call.args["argv"][0] for call in sounds[:2]] == ["pulseaudio", "pactl"]
     assert tasksets.programs()("org.no.such.settings") is False
 
 
@@ -172,37 +167,21 @@ def test_what_the_browser_and_the_desktop_say_is_read_as_published() -> None:
 @pytest.mark.parametrize("func", ["check_textbox_on_leftside", "check_image_size", "increase_saturation"])
 def test_a_picture_judged_by_one_feature_has_to_be_like_one_of_the_start(func: str) -> None:
     black, start = (file(drawn(said, "PNG")) for said in ("black", "start"))
-    place = f"{HOME}/a.png"
-    files = [{"url": data_url(start.data), "path": place}, {"url": data_url(b"gimp xcf"), "path": f"{HOME}/a.xcf"}]
-    task = {
-        "id": "a",
-        "instruction": "Move it to the left",
-        "config": [{"type": "download", "parameters": {"files": files}}],
-        "evaluator": {
-            "func": func,
-            "result": {"type": "vm_file", "path": place, "dest": "a.png"},
-            "expected": {"type": "rule", "rules": {"height": 40}},
-        },
-    }
+    brought = bring({f"{HOME}/a.png": start.data, f"{HOME}/a.xcf": b"gimp xcf"})
+    asked = {"func": func, "result": of_file("a.png"), "expected": rule(height=40)}
 
     def tail(name: str, result: Any, expected: Any, *_: Any) -> Score:
         return Score(float(name != "compare_images" or result.data != black.data), name)
 
-    loaded = osworld.load(json.dumps(task).encode())
-    scores = [judge.score(loaded, lambda _, one=one: one, {}, carried, tail).value for one in (start, black)]
+    task = loaded(config=[brought], evaluator=asked)
+    scores = [judge.score(task, lambda _, one=one: one, {}, carried, tail).value for one in (start, black)]
     assert scores == [1, 0]
 
 
 @pytest.mark.parametrize(("func", "count"), [("check_transition", 1), ("compare_pptx_files", 0)])
 def test_files_of_the_start_are_sent_only_where_a_guard_compares_with_them(func: str, count: int) -> None:
-    place = f"{HOME}/a.pptx"
-    files = [{"url": data_url(b"start"), "path": path} for path in (place, f"{HOME}/a.png")]
-    task = {
-        "id": "a",
-        "instruction": "Add a transition",
-        "config": [{"type": "download", "parameters": {"files": files}}],
-        "evaluator": {"func": func, "result": {"type": "vm_file", "path": place, "dest": "a.pptx"}},
-    }
+    brought = bring({f"{HOME}/a.pptx": b"start", f"{HOME}/a.png": b"start"})
+    task = loaded(config=[brought], evaluator={"func": func, "result": of_file("a.pptx")})
     sent: list[Any] = []
 
     def tail(*asked: Any) -> Score:
@@ -210,5 +189,5 @@ def test_files_of_the_start_are_sent_only_where_a_guard_compares_with_them(func:
         return Score(1.0, "")
 
     result = FileView("file", data=b"end", name="a.pptx")
-    judge.score(osworld.load(json.dumps(task).encode()), lambda _: result, {}, carried, tail)
+    judge.score(task, lambda _: result, {}, carried, tail)
     assert [(one.name, one.data) for one in sent] == [("a.pptx", b"start")] * count

@@ -18,7 +18,6 @@ from apis.actions.gui import (
     Type,
     Wait,
 )
-from apis.applications import APP_NAMES, app_of_class, app_published
 from apis.observation import Element, Observation, Window
 from apis.plans.action import OPEN_MS, SETTLE, SIGNS_A_CALL, Call, plan
 
@@ -98,15 +97,6 @@ def test_an_application_of_one_window_is_brought_to_the_front() -> None:
     assert plan(Exit(success=False), SCREEN).ends is False
     assert plan(Wait(), SCREEN).ends is None
     assert plan(Click(coordinates=(1, 1)), SCREEN).calls[-1] == SETTLE == Call("settle", SETTLE.args)
-
-
-def test_applications() -> None:
-    assert app_of_class("Pcmanfm") == "file_manager"
-    assert app_of_class("Xeyes") is None
-    files = app_published("files")
-    assert files is not None
-    assert files.argv == ("pcmanfm",)
-    assert "terminal" in APP_NAMES
 
 
 def test_overwriting_a_cell_leaves_the_rest_of_the_sheet() -> None:

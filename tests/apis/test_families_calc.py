@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 
-from apis.actions.gui import Exit, line
+from apis.actions.gui import line
 from apis.guest.addresses import address
 from apis.observation import Observation, from_guest
-from apis.prompts.compact import element_names
 from apis.prompts.text import Turn
 from apis.tasks import osworld
 from apis.tasks import registry as tasks
 from apis.tasks.families import calc_tables
 from apis.tasks.families.calc_tables import CALC, WorkbookGoal
 from apis.tasks.osworld import data_of
-from apis.tasks.words import HELD_OUT, TRAIN
+from apis.tasks.words import TRAIN
 from tests.apis.moves import families_on, moved, parts
 from tests.apis.test_made_files import read
 
@@ -78,23 +77,6 @@ def test_an_instance_is_small_and_its_file_holds_its_table(part: str) -> None:
         assert read(data_of(step.files[0].url)) == {goal.sheet: goal.start}
         assert goal.finish != goal.start or goal.renamed
         assert all(re.fullmatch(r"[a-z]+|[0-9]+", literal) for literal in re.findall(r"'([^']*)'", goal.instruction))
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_it_saves_before_it_claims(name: str) -> None:
-    for seed in range(12):
-        task_id = f"{name}/{HELD_OUT}/{seed}"
-        goal = goal_of(task_id)
-        done = [Turn("", f"Agent.quote(content={goal.wanted!r})", "")]
-        done += [Turn("", f"Agent.type(coordinates=e3, text={goal.renamed!r}, overwrite=True, enter=True)", "")]
-        for route in tasks.FAMILIES[name].routes:
-            observation = calc(goal, goal.finish)
-            saving = line(moved(task_id, observation, done, route, seed))
-            button = next(e for e, element in element_names(observation).items() if element.name == "Save")
-            assert saving in (*calc_tables.SAVING.lines, f"Agent.click(coordinates={button})")
-            assert moved(task_id, observation, done + SAVED, route, seed) == Exit(success=True)
-            later = [*done, *SAVED, Turn("", "Agent.type(text='x')", "")]
-            assert not isinstance(moved(task_id, observation, later, route, seed), Exit)
 
 
 def test_it_puts_back_what_a_stray_step_changed() -> None:

@@ -5,16 +5,11 @@ from __future__ import annotations
 import pytest
 
 from apis.actions.gui import Action, Exit, Tool, line
-from apis.plans.action import Call
-from apis.plans.setup import setup
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from apis.tasks.families import code_extension
-from apis.tasks.families.code_extension import listed, packed
-from apis.tasks.family import reader
-from apis.tasks.verify.verify import FileView, verify
+from apis.tasks.families.code_extension import listed
 from apis.tasks.words import HELD_OUT, TRAIN
-from apis.tasksets.commands import WINDOW_MS
 from tests.apis.code_stand_in import Window, window_of
 from tests.apis.moves import families_on, moved
 
@@ -68,25 +63,3 @@ def test_an_answer_about_another_extension_does_not_end_the_task(route: str) -> 
         assert not isinstance(moved(task_id, look, history, route), Exit)
         done = Turn("", line(asked), f"{goal.wanted} 1.0.0 {code_extension.DONE[goal.kind][0]}")
         assert moved(task_id, look, [*history, done], route) == Exit(success=True)
-
-
-def test_a_packed_extension_that_was_changed_or_taken_away_is_a_failure() -> None:
-    for seed in range(10):
-        task_id = f"code_extension/train/{seed}"
-        task, done = tasks.task(task_id), dict(tasks.solved(task_id))
-        assert verify(task, reader(done)).success
-        for name, _ in tasks.goal(task_id).files:
-            path = f"Documents/{name}"
-            changed = {**done, path: FileView("file", packed("some.other"))}
-            gone = {other: view for other, view in done.items() if other != path}
-            for files in (changed, gone):
-                assert not verify(task, reader(files)).success
-
-
-def test_set_up_gives_windows_time_to_come_on_a_busy_machine() -> None:
-    waits = [call for call in setup(tasks.task("code_from_note/held-out/0"), "/home/agent") if "window" in call.method]
-    assert waits[0] == Call("open_window", {"argv": ["code", "Documents"], "timeout_ms": WINDOW_MS})
-    assert [(call.method, call.args["timeout_ms"]) for call in waits[1:]] == [
-        ("raise_window", WINDOW_MS),
-        ("open_window", WINDOW_MS),
-    ]

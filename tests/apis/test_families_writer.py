@@ -8,13 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from apis.actions.gui import Action, Click, Exit, Hotkey, Quote, SwitchWindow, Type, line
+from apis.actions.gui import Action, Click, Hotkey, Quote, SwitchWindow, Type, line
 from apis.catalogue import call
 from apis.observation import Observation, Window, from_guest
 from apis.prompts.compact import element_names
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
-from apis.tasks.families import texts
 from apis.tasks.families.texts import WRITER, TextDocumentGoal
 from apis.tasks.families.writer import BUTTONS
 from apis.tasks.verify import office
@@ -27,7 +26,6 @@ FAMILIES = families_on(WRITER)
 TEXT_FAMILIES = [name for name in FAMILIES if name != "writer_look"]
 EDITOR, SHEETS = {"id": 5, "class": "Mousepad"}, {"id": 5, "class": "libreoffice-calc"}
 OFFICE = {"id": 6, "class": "libreoffice-writer"}
-SAVED = [Turn("", texts.SAVING.lines[0], "")]
 ROUTES = ("api", "gui", "mixed")
 
 
@@ -82,27 +80,6 @@ def first_look(goal: TextDocumentGoal) -> Observation:
 
 def read_before(goal: TextDocumentGoal) -> list[Turn]:
     return [Turn("", line(Quote(content=goal.wanted)), "")] if goal.files or goal.workbooks else []
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_it_saves_before_it_claims(name: str) -> None:
-    for seed in range(20):
-        task_id = f"{name}/{HELD_OUT}/{seed}"
-        goal = goal_of(task_id)
-        if name == "writer_look":
-            down = BUTTONS.get(goal.kind, "")
-            observation = writer(goal, goal.after, goal.words[0], down, goal.wanted or "11")
-        else:
-            observation = writer(goal, goal.after)
-        for route in ROUTES:
-            done = read_before(goal)
-            saving = line(moved(task_id, observation, done, route, seed))
-            button = next(e for e, element in element_names(observation).items() if element.name == "Save")
-            assert saving in (*texts.SAVING.lines, f"Agent.click(coordinates={button})")
-            assert (route == "api") <= (saving == line(texts.SAVING.call))
-            assert moved(task_id, observation, done + SAVED, route, seed) == Exit(success=True)
-            later = [*done, *SAVED, Turn("", "Agent.type(text='x')", "")]
-            assert not isinstance(moved(task_id, observation, later, route, seed), Exit)
 
 
 def played(

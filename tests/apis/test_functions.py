@@ -20,7 +20,7 @@ import apis.guest
 from actors.cluster.checks import functions as command
 from actors.cluster.runs import doctor
 from apis.actions.grammar import RefusedAnswer, parse
-from apis.actions.gui import GUI, AnyAction, Tool, functions_for, line
+from apis.actions.gui import GUI, AnyAction, Tool, line
 from apis.applications import BY_FOLDER
 from apis.apps.check.case import tables
 from apis.catalogue import TOOLS, call
@@ -69,13 +69,6 @@ def test_names_and_parameters_are_the_published_ones(app: str) -> None:
     assert [published(function, rgb=rgb) for function in TOOLS[app]] == ASKED[app]["published"].splitlines()
 
 
-def test_all_published_functions_are_declared() -> None:
-    assert {app: len(functions) for app, functions in TOOLS.items()} == {
-        "libreoffice_calc": 27, "libreoffice_impress": 22, "libreoffice_writer": 19, "vlc": 12, "google_chrome": 11,
-        "code": 12,
-    }  # fmt: skip
-
-
 def test_every_application_has_a_class_name_of_its_own() -> None:
     owners = [{function.owner for function in functions} for functions in TOOLS.values()]
     assert all(len(names) == 1 for names in owners)
@@ -121,26 +114,14 @@ def prompt(app: str) -> str:
 @pytest.mark.parametrize("app", TOOLS)
 def test_the_prompt_shows_every_function_and_every_argument_of_the_application_in_front(app: str) -> None:
     text = prompt(app)
-    for function in TOOLS[app]:
+    for function in (*GUI, *TOOLS[app]):
         assert f"    def {function.signature.removeprefix(f'{function.owner}.')}:\n" in text
         assert function.description in text
-        assert all(f"{param.name}: {param.meaning}" in text and param.meaning for param in function.params)
+        for param in function.params:
+            assert param.meaning
+            (line,) = {line for line in text.splitlines() if line.strip() == f"{param.name}: {param.told}"}
+            assert param.kind != "choice" or all(str(value) in line for value in param.limits)
     assert not [other for other in (*TOOLS, "text_editor") if other != app and OWNER[app] in prompt(other)]
-
-
-CHOICES = [
-    (app, param)
-    for app, functions in [("", GUI), *TOOLS.items()]
-    for function in functions
-    for param in function.params
-    if param.kind == "choice"
-]
-
-
-@pytest.mark.parametrize(("app", "param"), CHOICES, ids=lambda each: getattr(each, "name", each))
-def test_every_choice_is_told_in_the_prompt(app: str, param: Param) -> None:
-    (line,) = {line for line in prompt(app).splitlines() if line.strip() == f"{param.name}: {param.told}"}
-    assert all(str(value) in line for value in param.limits)
 
 
 def refusal(answer: str, app: str) -> str:
@@ -148,16 +129,6 @@ def refusal(answer: str, app: str) -> str:
     refused = parse(answer, app)
     assert isinstance(refused, RefusedAnswer)
     return refused.reason
-
-
-@pytest.mark.parametrize("app", TOOLS)
-def test_only_the_application_in_front_has_its_functions(app: str) -> None:
-    names = {function.name for function in TOOLS[app]}
-    assert set(functions_for(app)) - set(functions_for("terminal")) == {f"{OWNER[app]}.{name}" for name in names}
-    assert not {function.name for function in GUI} & names
-    name = f"{OWNER[app]}.{TOOLS[app][0].name}"
-    lacking = f"there is no function {name} here: bring a window of {app} to the front first"
-    assert refusal(f"{name}()", "text_editor") == lacking
 
 
 @pytest.mark.parametrize(("app", "answer", "arguments"), asked("spelled"))

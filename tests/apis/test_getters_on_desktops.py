@@ -18,62 +18,47 @@ from actors.desktop.pool.pool import DesktopPool
 from apis.tasks.osworld import HOME, data_url
 from apis.tasksets import published, store
 from tests.apis.plays import told
+from tests.apis.task_files import Part, bring, launched, of_command, of_file, ran, rule
 from tests.apis.test_package import cases
 from tests.apis.test_task_files_on_desktops import CLAIM
 
 LOCK = "org.gnome.desktop.screensaver lock-enabled"
 FAR = "https://www.amazon.com/"
-CHROME = {"command": ["google-chrome", "--remote-debugging-port=1337"]}
+CHROME = ("google-chrome", "--remote-debugging-port=1337")
 
 
 class Kind(NamedTuple):
     """Steps of a right end and of a near miss, what is judged then, and the program that it takes."""
 
     name: str
-    right: list[dict[str, Any]]
-    wrong: list[dict[str, Any]]
-    evaluator: dict[str, Any]
+    right: list[Part]
+    wrong: list[Part]
+    evaluator: Part
     needs: str = ""
     published: bool = False
 
 
-def run(command: str) -> dict[str, Any]:
-    return {"type": "execute", "parameters": {"command": command, "shell": True}}
+def run(command: str) -> Part:
+    return ran(command, shell=True)
 
 
-def launch(*command: str) -> dict[str, Any]:
-    return {"type": "launch", "parameters": {"command": list(command)}}
+def puts(path: str, data: bytes | str) -> Part:
+    return bring({f"{HOME}/{path}": data.encode() if isinstance(data, str) else data})
 
 
-def puts(path: str, data: bytes | str) -> dict[str, Any]:
-    data = data.encode() if isinstance(data, str) else data
-    return {"type": "download", "parameters": {"files": [{"url": data_url(data), "path": f"{HOME}/{path}"}]}}
+def opened(*urls: str) -> list[Part]:
+    return [launched(*CHROME), {"type": "chrome_open_tabs", "parameters": {"urls_to_open": list(urls)}}]
 
 
-def opened(*urls: str) -> list[dict[str, Any]]:
-    return [launch(*CHROME["command"]), {"type": "chrome_open_tabs", "parameters": {"urls_to_open": list(urls)}}]
-
-
-def rule(**rules: Any) -> dict[str, Any]:
-    return {"type": "rule", "rules": rules}
-
-
-def by(func: str, result: dict[str, Any], expected: dict[str, Any], **more: Any) -> dict[str, Any]:
+def by(func: str, result: Part, expected: Part, **more: Any) -> Part:
     return {"func": func, "result": result, "expected": expected, **more}
 
 
-def said(command: str) -> dict[str, Any]:
-    return {"type": "vm_command_line", "command": command, "shell": True}
-
-
-def typed(text: str) -> list[dict[str, Any]]:
+def typed(text: str) -> list[Part]:
     line = (
         f"import pyautogui; pyautogui.hotkey('ctrl', 'alt', 't'); pyautogui.write('{text}'); pyautogui.press('enter')"
     )
-    return [
-        {"type": "execute", "parameters": {"command": ["python", "-c", line]}},
-        {"type": "sleep", "parameters": {"seconds": 0.5}},
-    ]
+    return [ran(["python", "-c", line]), {"type": "sleep", "parameters": {"seconds": 0.5}}]
 
 
 def made(metric: str, side: str) -> bytes:
@@ -92,8 +77,8 @@ def kinds() -> list[Kind]:
     state = '{{"browser": {{"enabled_labs_experiments": [{}]}}}}'
     return [
         Kind(
-            "accessible", [puts("a.txt", "tea"), launch("mousepad", f"{HOME}/a.txt")],
-            [puts("a.txt", "milk"), launch("mousepad", f"{HOME}/a.txt")],
+            "accessible", [puts("a.txt", "tea"), launched("mousepad", f"{HOME}/a.txt")],
+            [puts("a.txt", "milk"), launched("mousepad", f"{HOME}/a.txt")],
             by(
                 "check_accessibility_tree", {"type": "accessibility_tree"},
                 {"type": "rule", "rules": [{"selectors": ["text[st|focused=true]"], "text": "tea", "exact": True}]},
@@ -102,20 +87,20 @@ def kinds() -> list[Kind]:
         ),
         Kind(
             "settings", [run(f"{lock} true")], [run(f"{lock} false")],
-            by("exact_match", said(f"gsettings get {LOCK}"), rule(expected="true\n")),
+            by("exact_match", of_command(f"gsettings get {LOCK}", shell=True), rule(expected="true\n")),
             "gsettings",
         ),
         Kind(
             "favourites", [run("gsettings set org.gnome.shell favorite-apps \"['a.desktop']\"")], [],
             by(
-                "check_gnome_favorite_apps", said("gsettings get org.gnome.shell favorite-apps"),
+                "check_gnome_favorite_apps", of_command("gsettings get org.gnome.shell favorite-apps", shell=True),
                 rule(expected=["a.desktop"]),
             ),
             "gsettings",
         ),
         Kind(
             "volume", [run("pactl set-sink-volume @DEFAULT_SINK@ 100%")], [],
-            by("exact_match", said(volume), rule(expected="100%\n")), "pulseaudio",
+            by("exact_match", of_command(volume, shell=True), rule(expected="100%\n")), "pulseaudio",
         ),
         Kind(
             "terminal", [puts(".bashrc", "printf 'tea %s\\n' here\n")], [],
@@ -125,7 +110,7 @@ def kinds() -> list[Kind]:
             ),
         ),
         Kind(
-            "fullscreen", [launch("xterm", "-fullscreen")], [launch("xterm")],
+            "fullscreen", [launched("xterm", "-fullscreen")], [launched("xterm")],
             by("is_vlc_fullscreen", {"type": "vm_window_size", "app_class_name": "xterm"}, {"type": "vm_screen_size"}),
             published=True,
         ),
@@ -164,7 +149,7 @@ def kinds() -> list[Kind]:
             "spacing", [puts("a.docx", made("compare_line_spacing", "right"))],
             [puts("a.docx", made("compare_line_spacing", "wrong"))],
             by(
-                "compare_line_spacing", {"type": "vm_file", "path": f"{HOME}/a.docx", "dest": "a.docx"},
+                "compare_line_spacing", of_file("a.docx"),
                 {"type": "cloud_file", "path": data_url(made("compare_line_spacing", "expected")), "dest": "b.docx"},
             ),
             published=True,

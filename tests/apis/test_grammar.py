@@ -1,6 +1,5 @@
 """The parser: what it takes, what it refuses, and that nothing else can come out."""
 
-import string
 import time
 import tracemalloc
 from pathlib import Path
@@ -35,9 +34,7 @@ from apis.actions.gui import (
     Wait,
     line,
 )
-from apis.applications import APP_NAMES
 from apis.catalogue import TOOLS
-from tests.apis.verdicts import verdict
 
 ELEMENTS = {"e1": None, "e2": None}
 WINDOWS = {"w1": 7, "0x00000007": 7}
@@ -70,10 +67,6 @@ def test_accepts_what_the_functions_take(answer: str, action: str) -> None:
     found = parsed(answer)
     assert not isinstance(found, RefusedAnswer), found.reason
     assert line(found) == action
-
-
-def test_reasoning_of_any_length_is_passed_by() -> None:
-    assert parsed("<think>" + "so " * 9000 + "</think>Agent.wait()") == Wait()
 
 
 @pytest.mark.parametrize(("answer", "said"), [*((row["answer"], row["says"]) for row in ANSWERS["refused"]), *LONG])
@@ -153,25 +146,6 @@ def test_a_raw_string_takes_backslashes_as_they_are() -> None:
 @given(ACTIONS)
 def test_every_action_has_a_line_that_parses_back_to_it(action: Action) -> None:
     assert parsed("a thought\n" + line(action)) == action
-
-
-def test_the_command_lines_verdict() -> None:
-    assert verdict("Agent.click(e12)", "vlc") == {
-        "verdict": "action",
-        "action": {"function": "click", "coordinates": "e12", "num_clicks": 1, "button_type": "left"},
-        "reason": None,
-    }
-    refused = verdict("rm -rf /", "terminal")
-    assert refused["verdict"] == "refused"
-    assert refused["action"] is None
-    assert refused["reason"]
-    for app in APP_NAMES:
-        assert verdict("Agent.wait()", app)["action"] == {"function": "wait"}
-
-
-def test_keys_are_lower_case_names() -> None:
-    assert all(name == name.lower() for name in KEYS)
-    assert set(string.ascii_lowercase) <= set(KEYS)
 
 
 def test_an_answer_may_have_its_last_byte() -> None:

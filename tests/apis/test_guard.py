@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from apis.documents.xlsx import make_xlsx
 from apis.tasks import osworld
 from apis.tasks.metrics.metric import scored
 from apis.tasks.metrics.registry import METRICS
-from apis.tasks.osworld import Task, data_url
+from apis.tasks.osworld import HOME, Task, data_url
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import store
 from apis.tasksets.coverage import covered, unsound
@@ -26,36 +25,31 @@ from apis.tasksets.getters import downloads
 from apis.tasksets.steps import carried
 from runtime.errors import ConfigError
 from tests.apis.standins import standins
+from tests.apis.task_files import Part, bring, loaded, of_file, ran, rule
 from tests.apis.test_task_files import OSWORLD
 from tests.apis.twins import TWINS, Twin
 
 OFFICEWORLD = OSWORLD.with_name("officeworld")
 
 
-def named(start: bytes, gold: bytes, func: str = "compare_text_file", **changes: Any) -> dict[str, Any]:
-    """A task file that starts with one text and expects another."""
-    files = {"files": [{"url": data_url(start), "path": "/home/user/a.txt"}]}
-    evaluator = {
-        "func": func,
-        "result": {"type": "vm_file", "path": "/home/user/a.txt", "dest": "a.txt"},
-        "expected": {"type": "cloud_file", "path": data_url(gold), "dest": "gold.txt"},
-    }
-    task = {"id": "a", "instruction": "Do it", "config": [{"type": "download", "parameters": files}]}
-    return {**task, "evaluator": evaluator | changes}
+def named(start: bytes, gold: bytes, func: str = "compare_text_file", **changes: Any) -> Part:
+    """A task that starts with one text and expects another."""
+    expected = {"type": "cloud_file", "path": data_url(gold), "dest": "gold.txt"}
+    evaluator = {"func": func, "result": of_file("a.txt"), "expected": expected}
+    return {"config": [bring({f"{HOME}/a.txt": start})], "evaluator": evaluator | changes}
 
 
-def trouble(task: dict[str, Any]) -> str:
-    return unsound(osworld.load(json.dumps(task).encode()), carried)
+def trouble(task: Part) -> str:
+    return unsound(loaded(**task), carried)
 
 
 def test_a_start_that_solves_its_task_is_refused() -> None:
     assert not trouble(named(b"one", b"two"))
     assert "what it starts with solves it" in trouble(named(b"two", b"two"))
-    rule = {"type": "rule", "rules": {"expected": "two"}}
     assert "what it starts with solves it" in trouble(
-        named(b"two", b"", "file_contains", expected=rule | {"rules": {"expected": ["two"]}})
+        named(b"two", b"", "file_contains", expected=rule(expected=["two"]))
     )
-    both = {"func": ["compare_text_file"] * 2, "result": [named(b"", b"")["evaluator"]["result"]] * 2}
+    both = {"func": ["compare_text_file"] * 2, "result": [of_file("a.txt")] * 2}
     golds = [{"type": "cloud_file", "path": data_url(gold), "dest": "g.txt"} for gold in (b"one", b"two")]
     assert not trouble(named(b"one", b"", expected=golds, **both))
     assert "what it starts with solves it" in trouble(named(b"one", b"", expected=golds, conj="or", **both))
@@ -64,13 +58,9 @@ def test_a_start_that_solves_its_task_is_refused() -> None:
 @pytest.mark.parametrize("command", ["cp /home/user/gold /home/user/a.txt", "bash setup.sh", "unzip -o all.zip"])
 def test_what_a_command_may_have_made_is_not_judged(command: str) -> None:
     task = named(b"two", b"two")
-    step = {"type": "execute", "parameters": {"command": command, "shell": True}}
-    assert not trouble({**task, "config": [*task["config"], step]})
-    keys = {
-        "type": "execute",
-        "parameters": {"command": ["python", "-c", "import pyautogui; pyautogui.hotkey('ctrl', 's');"]},
-    }
-    assert trouble({**task, "config": [*task["config"], keys]})
+    assert not trouble({**task, "config": [*task["config"], ran(command, shell=True)]})
+    keys = ["python", "-c", "import pyautogui; pyautogui.hotkey('ctrl', 's');"]
+    assert trouble({**task, "config": [*task["config"], ran(keys)]})
 
 
 def test_an_expectation_that_does_not_pass_itself_is_refused() -> None:
@@ -129,7 +119,7 @@ def test_check_eval_and_run_go_by_the_guard(
     place = tmp_path / "mine"
     place.mkdir()
     for name, start in (("good", b"one"), ("bad", b"two")):
-        (place / f"{name}.json").write_text(json.dumps({**named(start, b"two"), "id": name}))
+        (place / f"{name}.json").write_bytes(osworld.dump(loaded(id=name, **named(start, b"two"))))
     assert cli.main(["tasks", "check", str(place), "--static"]) == 1
     said = capsys.readouterr().out
     assert "unsound" in said

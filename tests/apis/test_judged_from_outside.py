@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,12 @@ from actors.desktop.player import Play, Player
 from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.leased import Frozen, LeasedDesktop
 from actors.desktop.pool.pool import DesktopPool
-from apis.tasks.osworld import HOME, data_url
+from apis.tasks.osworld import HOME, dump
 from apis.tasks.verify.verify import WantedFile
 from apis.tasksets import store
 from apis.tasksets.judge import NOTHING, Judging
 from tests.apis.plays import Said
+from tests.apis.task_files import Part, bring, loaded, of_command, of_file, ran, rule
 from tests.apis.test_task_files_on_desktops import CLAIM
 
 FORGED = "#!/bin/sh\necho new.log\n"
@@ -48,26 +48,22 @@ class Left(LeasedDesktop):
         return await super().frozen_files(wanted, timeout_s, judging)
 
 
-def task_file(folder: Path, name: str, *postconfig: dict[str, Any], **evaluator: Any) -> str:
+def task_file(folder: Path, name: str, *postconfig: Part, **evaluator: Any) -> str:
     """A set of one task: its id. `garden.txt` lies in Documents."""
-    garden = {"url": data_url(b"roses\n"), "path": f"{HOME}/Documents/garden.txt"}
-    task = {
-        "id": name, "instruction": "Copy garden.txt as new.log in Documents",
-        "config": [{"type": "download", "parameters": {"files": [garden]}}],
-        "evaluator": {"postconfig": list(postconfig), **evaluator},
-    }  # fmt: skip
+    task = loaded(
+        id=name,
+        instruction="Copy garden.txt as new.log in Documents",
+        config=[bring({f"{HOME}/Documents/garden.txt": b"roses\n"})],
+        evaluator={"postconfig": list(postconfig), **evaluator},
+    )
     path = folder / f"{name}.json"
-    path.write_text(json.dumps(task))
+    path.write_bytes(dump(task))
     return store.ids(store.adopt("mine", [path], pinned=False))[0]
 
 
-def asks(command: Any, *include: str) -> dict[str, Any]:
-    rule = {"type": "rule", "rules": {"include": list(include), "exclude": []}}
-    return {
-        "func": "check_include_exclude",
-        "result": {"type": "vm_command_line", "command": command},
-        "expected": rule,
-    }
+def asks(command: str | list[str], include: str) -> Part:
+    expected = rule(include=[include], exclude=[])
+    return {"func": "check_include_exclude", "result": of_command(command), "expected": expected}
 
 
 async def played(pool: DesktopPool, task: str, script: str) -> Play:
@@ -96,13 +92,9 @@ async def test_steps_after_the_last_action_change_the_copy_that_is_read(
 ) -> None:
     monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
     script = b"cp Documents/new.log made.txt; echo kept > other.txt; echo roses"
-    steps = [
-        {"type": "download", "parameters": {"files": [{"url": data_url(script), "path": "eval.sh"}]}},
-        {"type": "execute", "parameters": {"command": "bash eval.sh", "stdout": "said"}},
-    ]
-    rule = {"type": "rule", "rules": {"expected": ["roses"]}}
-    results = [{"type": "vm_file", "path": f"{HOME}/made.txt"}, {"type": "cache_file", "path": "said"}]
-    task = task_file(tmp_path, "eval", *steps, func=["file_contains"] * 2, result=results, expected=[rule] * 2)
+    steps = [bring({"eval.sh": script}), ran("bash eval.sh", stdout="said")]
+    results, roses = [of_file("made.txt"), {"type": "cache_file", "path": "said"}], rule(expected=["roses"])
+    task = task_file(tmp_path, "eval", *steps, func=["file_contains"] * 2, result=results, expected=[roses] * 2)
     linked = await played(pool, task, "ln -s /dev/null eval.sh; ln -s /dev/null made.txt")
     assert (linked.success, linked.faults) == (False, [])
     done = await played(pool, task, "cp Documents/garden.txt Documents/new.log")

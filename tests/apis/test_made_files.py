@@ -1,7 +1,6 @@
 """Files that tasks start with: always the same bytes, and another reader finds what was put in."""
 
 import io
-import re
 import wave
 import zipfile
 from random import Random
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 from apis.apps.check.case import MAKERS
 from apis.documents.docx import Run, make_docx
 from apis.documents.xlsx import Value, cells, make_xlsx
-from apis.guest.addresses import address
 from apis.tasks import words
 from apis.tasks.words import SPLITS, TRAIN, number, split_of_number
 
@@ -62,12 +60,6 @@ def test_what_is_no_small_workbook_is_an_error() -> None:
         make_xlsx({})
     with pytest.raises(ValueError, match="column 26"):
         make_xlsx({"a": [[1] * 27]})
-
-
-@given(st.integers(0, 100), st.integers(0, 25))
-def test_addresses(row: int, column: int) -> None:
-    assert re.fullmatch(r"[A-Z][1-9][0-9]*", address(row, column))
-    assert cells([[None] * column + [7]]) == {address(0, column): 7.0}
 
 
 @given(st.integers(0, 10**6), st.sampled_from(SPLITS))

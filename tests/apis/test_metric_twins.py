@@ -1,9 +1,14 @@
-"""Twins of published task files: per metric what is right, near misses, untouched and garbage, judged as known."""
+"""Twins of published task files: per metric what is right, near misses, untouched and garbage, judged as known.
+
+OfficeWorld's metrics are tried on files of the packages that it reads them with.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 import time
+import zipfile
 from typing import Any
 
 import pytest
@@ -11,14 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from apis.tasks import osworld
 from apis.tasks.metrics.metric import Score, gold, scored, together
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.metrics.rules import DIGITS, fits, number
-from apis.tasks.osworld import HOME
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import judge
 from runtime.errors import ConfigError
+from tests.apis import office_pairs
+from tests.apis.office_pairs import PAIRS, Pair
+from tests.apis.task_files import loaded, of_file
 from tests.apis.twins import GARBAGE, TWINS, Twin, as_read, book, file
 
 STRANGE = [
@@ -130,11 +136,10 @@ def test_bytes_of_the_desktop_are_parsed_in_a_process_of_their_own_alone() -> No
 
 
 def test_a_workbook_that_another_metric_wants_as_bytes_is_the_tasks_fault() -> None:
-    side, at = {"type": "vm_file", "path": f"{HOME}/a.xlsx"}, {"answer_position": "A1"}
+    side, at = of_file("a.xlsx"), {"answer_position": "A1"}
     evaluator = {"func": ["compare_spreadsheet", "diff_text_file"], "result": [side, side], "expected": [{}, {}]}
-    text = json.dumps({"id": "a", "instruction": "b", "evaluator": {**evaluator, "options": [at, {}]}})
     with pytest.raises(ConfigError, match=r"a\.xlsx as bytes and as workbook"):
-        judge.wanted(osworld.load(text.encode()))
+        judge.wanted(loaded(evaluator={**evaluator, "options": [at, {}]}))
 
 
 def test_methods_of_rules() -> None:
@@ -161,3 +166,45 @@ def test_texts_that_say_a_number() -> None:
     started = time.process_time()
     assert not any(number(text) for text in (longest + "x", longest[1:] + ".x", "." + longest[1:] + "x") * 300)
     assert time.process_time() - started < 1  # each text once over, not once from each of its digits
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.metric}: {pair.name}")
+def test_a_pair_is_judged_by_the_published_rules(pair: Pair) -> None:
+    metric = METRICS[pair.metric]
+    left = as_read(replace(file(pair.left), name=pair.called), metric.reads)
+    expected = replace(file(pair.expected), of_task=True)
+    assert scored(metric, left, expected, pair.options).solved is pair.right
+    assert scored(metric, expected, expected, pair.options).solved
+    for garbage in (b"", b"PK\3\4torn", pair.left[:-40]):
+        assert not scored(metric, as_read(file(garbage), metric.reads), expected, pair.options).solved
+    assert not scored(metric, FileView("missing"), expected, pair.options).solved
+    with pytest.raises(ConfigError, match=pair.metric):
+        scored(metric, left, file(b"no document"), pair.options)
+
+
+def test_an_expected_workbook_that_was_never_calculated_is_the_tasks_fault() -> None:
+    metric, options = METRICS["compare_spreadsheet"], {"answer_position": "B1"}
+    never = replace(file(office_pairs.book({"A1": 1, "B1": "=A1+1"})), of_task=True)
+    with pytest.raises(ConfigError, match="never calculated"):
+        scored(metric, as_read(file(office_pairs.book({"A1": 1, "B1": 2})), metric.reads), never, options)
+
+
+@pytest.mark.filterwarnings("ignore:Unknown extension")
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"</sheetData>", b"</sheetData><extLst><ext uri='sparkline'><xm:f>Sheet!A1</xm:f></ext></extLst>"),
+        (b'<c r="B1" t="n"><v>2</v>', b'<c r="B1"><f>A1+1</f>\n <v>2</v>'),
+    ],
+)
+def test_an_expected_workbook_whose_cells_have_values_is_calculated(old: bytes, new: bytes) -> None:
+    plain, out = office_pairs.book({"A1": 1, "B1": 2}), io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(plain)) as source, zipfile.ZipFile(out, "w") as target:
+        parts = {name: source.read(name) for name in source.namelist()}
+        sheet = "xl/worksheets/sheet1.xml"
+        assert old in parts[sheet]
+        parts[sheet] = parts[sheet].replace(old, new.replace(b"xm:f>", b'xm:f xmlns:xm="urn:xm">', 1))
+        for name, data in parts.items():
+            target.writestr(name, data)
+    metric, expected = METRICS["compare_spreadsheet"], replace(file(out.getvalue()), of_task=True)
+    assert scored(metric, as_read(file(plain), metric.reads), expected, {"answer_position": "B1"}).solved

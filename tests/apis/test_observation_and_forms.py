@@ -123,6 +123,7 @@ def test_the_filter_drops_what_says_nothing_and_what_is_said_twice() -> None:
             row("label", "OK"),  # the same place says it again
             row("label", "OK", at=3),
             row("panel", "History"),
+            row("panel", "Slide 1", at=7, states=["sen", "cho"]),  # it can be chosen
             ["icon", "gone", "", -5, 3, 10, 10, STATES, 0],
             ["icon", "flat", "", 5, 3, 10, 0, STATES, 0],
             row("check-box", "Keep", at=4),
@@ -135,6 +136,7 @@ def test_the_filter_drops_what_says_nothing_and_what_is_said_twice() -> None:
     assert labels == [
         ("push-button", "OK"),
         ("label", "OK"),
+        ("panel", "Slide 1"),
         ("check-box", "Keep"),
         ("icon", "plum.txt"),
         ("text", "Name (kiwi)"),
@@ -165,14 +167,6 @@ def test_of_elements_at_one_place_the_one_to_act_on_stays_with_all_states() -> N
     assert set(found[0].states) == {"sen", "sel", "chk"}
     assert set(found[4].states) == {"sen", "edt", "exp"}
     assert found[5].states == ("sen",)
-
-
-def test_panels_are_listed_that_can_be_chosen() -> None:
-    frame = {
-        "windows": [window(1, "x", active=True)],
-        "elements": [row("panel", "Slide 1", states=["sen", "cho"]), row("panel", "Sidebar", at=1, states=["sen"])],
-    }
-    assert [element.label for element in from_guest(frame).elements] == ["Slide 1"]
 
 
 def test_disabled_controls_are_marked_where_all_have_room() -> None:

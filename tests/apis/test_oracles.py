@@ -1,23 +1,26 @@
 """Oracles without a desktop: they answer alike when asked again, in either form, and every answer is an action."""
 
+import itertools
+
 import pytest
 
-from apis.actions.gui import Quote, SwitchWindow, line
+from apis.actions.gui import Exit, Quote, SwitchWindow, line
 from apis.observation import Observation, from_guest
 from apis.prompts.compact import element_names
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
-from apis.tasks.families.calc_tables import WorkbookGoal
+from apis.tasks.families.calc_tables import CALC, WorkbookGoal
 from apis.tasks.families.files import CUT, PASTE
-from apis.tasks.families.presentations import PresentationGoal
-from apis.tasks.families.texts import TextDocumentGoal
+from apis.tasks.families.presentations import IMPRESS, PresentationGoal
+from apis.tasks.families.texts import WRITER, TextDocumentGoal
+from apis.tasks.families.writer import BUTTONS
 from apis.tasks.words import HELD_OUT, TRAIN
 from tests.apis import test_families_calc as calc
 from tests.apis import test_families_media as media
 from tests.apis import test_families_slides as slides
 from tests.apis import test_families_writer as writer
 from tests.apis.code_stand_in import window_of
-from tests.apis.moves import answers_alike
+from tests.apis.moves import answers_alike, families_on, moved
 
 Row = list[object]
 MENU: Row = ["menu", "File", "", 0, 19, 39, 25, ["sen"], 0]
@@ -87,6 +90,40 @@ def test_every_answer_is_an_action_and_the_same_when_asked_again(family: str, fo
         history, observation = [Turn("a", "Agent.wait()", "Wait Success")] * (seed % 3), first_look_of(task_id, seed)
         for route in tasks.FAMILIES[family].routes:
             answers_alike(task_id, observation, form, route, seed, history=history, noise=0.3)
+
+
+def done_of(task_id: str) -> tuple[Observation, list[Turn]]:
+    """What an office shows when all is done but for saving, and what was read and named on the way."""
+    match tasks.goal(task_id):
+        case WorkbookGoal() as goal:
+            named = f"Agent.type(coordinates=e3, text={goal.renamed!r}, overwrite=True, enter=True)"
+            read = Turn("", line(Quote(content=goal.wanted)), "")
+            return calc.calc(goal, goal.finish), [read, Turn("", named, "")]
+        case PresentationGoal() as goal:
+            return slides.impress(goal, goal.finish), []
+        case TextDocumentGoal() as goal:
+            if goal.family != "writer_look":
+                return writer.writer(goal, goal.after), writer.read_before(goal)
+            down = BUTTONS.get(goal.kind, "")
+            return writer.writer(goal, goal.after, goal.words[0], down, goal.wanted or "11"), []
+        case other:
+            raise AssertionError(other)
+
+
+@pytest.mark.parametrize(("app", "owner"), [(CALC, "CalcTools"), (WRITER, "WriterTools"), (IMPRESS, "ImpressTools")])
+def test_a_document_is_saved_before_it_is_claimed_and_again_after_a_change(app: str, owner: str) -> None:
+    keys, tool = "Agent.hotkey(keys=['ctrl', 's'])", f"{owner}.save()"
+    for family, seed in itertools.product(families_on(app), range(12)):
+        task_id = f"{family}/{HELD_OUT}/{seed}"
+        observation, done = done_of(task_id)
+        for route in tasks.FAMILIES[family].routes:
+            saving = line(moved(task_id, observation, done, route, seed))
+            button = next(name for name, element in element_names(observation).items() if element.name == "Save")
+            assert saving in ({tool} if route == "api" else {tool, keys, f"Agent.click(coordinates={button})"})
+            saved = [*done, Turn("", keys, "")]
+            assert moved(task_id, observation, saved, route, seed) == Exit(success=True)
+            later = [*saved, Turn("", "Agent.type(text='x')", "")]
+            assert not isinstance(moved(task_id, observation, later, route, seed), Exit)
 
 
 def test_a_note_is_kept_before_its_window_is_left() -> None:

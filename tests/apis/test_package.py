@@ -15,7 +15,6 @@ from typing import Any, get_args
 
 import pytest
 
-from apis.tasks import osworld
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import Step, UnknownStep
 from apis.tasks.verify.verify import FileView
@@ -198,17 +197,3 @@ def this_year() -> str:
     from datetime import UTC, datetime, timedelta
 
     return str((datetime.now(UTC) + timedelta(days=1)).year)
-
-
-def test_a_step_that_the_package_has_and_nobody_here_carries_out_is_refused_with_its_reason() -> None:
-    from apis.tasksets.package import Lacking
-    from apis.tasksets.steps import calls_of
-
-    for name, why in package.REFUSED_STEPS.items():
-        task = osworld.load(
-            json.dumps(
-                {"id": "a", "instruction": "b", "config": [{"type": name}], "evaluator": {"func": INFEASIBLE}}
-            ).encode()
-        )
-        with pytest.raises(Lacking, match=why):
-            calls_of(task.config[0], "/home/agent")

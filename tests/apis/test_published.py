@@ -19,15 +19,15 @@ import pytest
 
 from actors.cluster.config.schema import ClusterConfig, DemonstrationsConfig, Deploy, SeatsConfig
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
-from apis.tasks import osworld
 from apis.tasks.metrics.metric import Score
-from apis.tasks.osworld import HOME, Task
+from apis.tasks.osworld import Task
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import judge, published, published_guards, published_worker
 from apis.tasksets.coverage import covered
 from apis.tasksets.published import PublishedError, PublishedScore
 from runtime.errors import ConfigError
 from tests.apis.standins import video
+from tests.apis.task_files import loaded, of_file
 from tests.apis.twins import book, file
 
 
@@ -149,14 +149,9 @@ def test_the_published_package_judges_what_is_not_here() -> None:
 
 
 def judged_by(metric: str, expected: bytes, options: dict[str, Any]) -> tuple[Task, dict[str, bytes]]:
-    evaluator = {
-        "func": metric,
-        "result": {"type": "vm_file", "path": f"{HOME}/a.zip", "dest": "a.zip"},
-        "expected": {"type": "cloud_file", "path": "https://x.org/gold.zip", "dest": "gold.zip"},
-        "options": options,
-    }
-    task = {"id": metric, "instruction": "Do it", "evaluator": evaluator}
-    return osworld.load(json.dumps(task).encode()), {"https://x.org/gold.zip": expected}
+    gold = {"type": "cloud_file", "path": "https://x.org/gold.zip", "dest": "gold.zip"}
+    asked = {"func": metric, "result": of_file("a.zip"), "expected": gold, "options": options}
+    return loaded(id=metric, evaluator=asked), {"https://x.org/gold.zip": expected}
 
 
 def test_what_is_left_to_the_published_package_gets_files_by_the_tasks_names_and_training_never_asks() -> None:

@@ -22,9 +22,8 @@ from apis.apps.check.case import NotSo, Step, Table
 from apis.apps.check.steps import Steps
 from apis.documents.odp import make_odp
 from apis.observation import from_guest
-from tests.apis.calc_workbooks import LOCKED, workbook
-from tests.apis.decks import with_parts
-from tests.apis.writer_documents import BODY, docx, gone, odt, run
+from tests.apis.office_pairs import deleted, run, text, xml
+from tests.apis.scene_files import BODY, LOCKED, odt, with_parts, workbook
 from tests.folders import desk_folder
 
 pytestmark = [pytest.mark.desktop, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
@@ -47,10 +46,10 @@ BROUGHT = {  # files that no table makes
         "Documents/paper.odt": odt(BODY),
         "Documents/many.odt": odt(f"<text:p>{'ab ' * 2001}</text:p><text:p>ab</text:p>"),
         "Documents/long.odt": odt(f"<text:p>line \U0001f600 {'y' * 20}</text:p>" * 200),
-        "Documents/tracked.docx": docx(
-            run("The price is ") + gone("old cost") + run("new cost now."),
-            run("plu") + gone("XX") + run("m and plum"),
-            gone("fig") + run("pear fig"),
+        "Documents/tracked.docx": text(
+            xml(deleted("fig") + run("pear fig")),
+            xml(run("plu") + deleted("XX") + run("m and plum")),
+            xml(run("The price is ") + deleted("old cost") + run("new cost now.")),
         ),
     },
     "libreoffice_impress": {

@@ -23,7 +23,6 @@ from apis.tasks.families.calc_tables import WorkbookGoal
 from apis.tasks.oracle import NOT_HERE
 from apis.tasks.words import TRAIN
 from runtime.errors import ConfigError
-from tests.apis.verdicts import verdict
 
 ABLATION = ("calc_cell", "calc_lookup", "calc_sum", "calc_sheet", "sheet_from_note")
 CELLS = ("calc_cell", "calc_lookup", "calc_sum")
@@ -90,12 +89,16 @@ def test_the_grammar_takes_what_the_space_has_and_names_it_where_not(
 
 
 def test_a_refusal_names_the_functions_at_hand_instead() -> None:
-    refused = verdict("Agent.click(e3)", "libreoffice_calc", "api")["reason"]
+    def said(answer: str, space: ActionSpace) -> str:
+        refused = parse(answer, "libreoffice_calc", space=space)
+        return refused.reason if isinstance(refused, RefusedAnswer) else ""
+
+    refused = said("Agent.click(e3)", "api")
     agents = "Agent.click is not allowed; Agent has open_app, switch_window, quote, wait, exit; CalcTools has "
     assert refused.startswith(agents)
     assert "save" in refused
-    assert verdict("CalcTools.save()", "libreoffice_calc", "gui")["reason"].endswith("hotkey, quote, wait, exit")
-    assert verdict("CalcTools.save()", "libreoffice_calc", "api")["verdict"] == "action"
+    assert said("CalcTools.save()", "gui").endswith("hotkey, quote, wait, exit")
+    assert not said("CalcTools.save()", "api")
 
 
 @pytest.mark.parametrize("name", ABLATION)

@@ -11,7 +11,8 @@ from apis.tasks import osworld
 from apis.tasks.osworld import HOME, UnknownStep, data_url
 from apis.tasksets.package import Lacking
 from apis.tasksets.steps import calls_of
-from tests.apis.test_task_files import GUEST, loaded
+from tests.apis.task_files import Part, loaded
+from tests.apis.test_task_files import GUEST
 
 LACKS = {"googledrive": "account", "login": "account"}
 SCREEN = (1920, 1080)
@@ -27,7 +28,7 @@ class Twin(NamedTuple):
     garbage: dict[str, Any]
 
 
-def file(path: str, url: str = data_url(b"x")) -> dict[str, Any]:
+def file(path: str, url: str = data_url(b"x")) -> Part:
     return {"files": [{"url": url, "path": path}]}
 
 
@@ -55,6 +56,7 @@ def window(kind: str, *keys: Any) -> Twin:
     near: list[tuple[dict[str, Any], list[Any] | str]] = [
         ({"window_name": "a - Calc"}, ["a - Calc", *keys]),
         ({"window_name": "Google Chrome"}, ["Chromium", *keys]),
+        ({"window_name": "a.py - Visual Studio Code"}, ["code", *keys]),
     ]
     return Twin(kind, {"window_name": "a", "strict": not keys}, ["a", *keys], near, {"window": "a"})
 

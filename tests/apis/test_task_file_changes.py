@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,13 @@ import pytest
 
 from apis.tasks import osworld, programs, registry
 from apis.tasks.family import reader
-from apis.tasks.osworld import HOME, Task, data_url, dump
+from apis.tasks.osworld import HOME, Task, dump
 from apis.tasks.verify.allowed import collateral
 from apis.tasks.verify.manifest import Entry, Manifest
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import changes, store
 from apis.tasksets.steps import carried
+from tests.apis.task_files import Part, bring, loaded, of_command, of_file, rule
 
 STAYS = {
     ".bashrc": Entry("file", 90, 0o644, "b"), ".config": Entry("folder", 0, 0o755),
@@ -23,26 +23,13 @@ STAYS = {
 }  # fmt: skip
 
 
-def task(instruction: str, put: tuple[str, ...] = (), **evaluator: Any) -> Task:
-    files = [{"url": data_url(b"x"), "path": f"{HOME}/{path}"} for path in put]
-    config = [{"type": "download", "parameters": {"files": files}}] if put else []
-    given = {"id": "t", "instruction": instruction, "config": config, "evaluator": evaluator}
-    return osworld.load(json.dumps(given).encode())
+def task(instruction: str, brought: tuple[str, ...] = (), **evaluator: Any) -> Task:
+    config = [bring({f"{HOME}/{path}": b"x" for path in brought})] if brought else []
+    return loaded(instruction=instruction, config=config, evaluator=evaluator)
 
 
-def of_file(*paths: str) -> dict[str, Any]:
-    results = [{"type": "vm_file", "path": f"{HOME}/{path}"} for path in paths]
-    rule = {"type": "rule", "rules": {"expected": ["x"]}}
-    return {"func": ["file_contains"] * len(paths), "result": results, "expected": [rule] * len(paths)}
-
-
-def of_command(command: Any) -> dict[str, Any]:
-    rule = {"type": "rule", "rules": {"include": ["x"]}}
-    return {
-        "func": "check_include_exclude",
-        "result": {"type": "vm_command_line", "command": command},
-        "expected": rule,
-    }
+def says(command: str) -> Part:
+    return {"func": "check_include_exclude", "result": of_command(command), "expected": rule(include=["x"])}
 
 
 def trouble(of: Task, before: dict[str, int], after: dict[str, int], mode: int = 0o644) -> str:
@@ -57,9 +44,9 @@ def trouble(of: Task, before: dict[str, int], after: dict[str, int], mode: int =
 
 
 COPIED = task("Copy garden.txt as new.log in Documents", ("Documents/garden.txt", "Documents/keep.txt"),
-              **of_file("Documents/new.log"))  # fmt: skip
+              func="file_contains", result=of_file("Documents/new.log"), expected=rule(expected=["x"]))  # fmt: skip
 LISTED = task("Rename pea.md to roplet.log", ("Documents/pea.md", "Documents/keep.md"),
-              **of_command("ls -A /home/user/Documents"))  # fmt: skip
+              **says("ls -A /home/user/Documents"))  # fmt: skip
 START = {"Documents/garden.txt": 5, "Documents/keep.txt": 5}
 LIST = {"Documents/pea.md": 5, "Documents/keep.md": 5}
 
@@ -84,7 +71,7 @@ def test_what_lies_in_a_folder_that_a_command_looks_at_may_change_but_for_what_s
 
 
 def test_an_author_says_what_else_may_change() -> None:
-    plain = task("Count the words", ("words.txt",), **of_command("which wc"))
+    plain = task("Count the words", ("words.txt",), **says("which wc"))
     allowed = osworld.load(dump(plain).replace(b'"id"', b'"changes": ["notes/**"], "id"', 1))
     start = {"words.txt": 5, "notes/a": 5}
     assert trouble(plain, start, start | {"notes/a": 7})
@@ -94,9 +81,8 @@ def test_an_author_says_what_else_may_change() -> None:
 
 
 def test_a_script_that_judges_says_what_it_is_about() -> None:
-    script = {"url": data_url(b"test -x ~/tools/run.sh && cat project/out.txt"), "path": "eval.sh"}
-    steps = [{"type": "download", "parameters": {"files": [script]}}]
-    of = task("Make it executable", **of_command("bash eval.sh"), postconfig=steps)
+    steps = [bring({"eval.sh": b"test -x ~/tools/run.sh && cat project/out.txt"})]
+    of = task("Make it executable", **says("bash eval.sh"), postconfig=steps)
     assert trouble(of, {"tools/run.sh": 5}, {"tools/run.sh": 5}, 0o755) == ""
     assert trouble(of, {}, {"project/out.txt": 5}) == ""
     assert trouble(of, {}, {"elsewhere/out.txt": 5})
@@ -106,11 +92,11 @@ def test_a_script_that_judges_says_what_it_is_about() -> None:
     "command", ["bash check.sh", "./check.sh", "cd ~ && python3 -u ~/check.sh x", "source check.sh"]
 )
 def test_a_script_that_set_up_brings_to_judge_by_is_not_the_policys_to_change(command: str) -> None:
-    of = task("Copy garden.txt as new.log", ("check.sh",), **of_command(command))
+    of = task("Copy garden.txt as new.log", ("check.sh",), **says(command))
     assert trouble(of, {"check.sh": 5}, {"check.sh": 5}) == ""
     assert trouble(of, {"check.sh": 5}, {"check.sh": 9})
     for instruction in ("Mend check.sh", "The script on the desktop has a fault"):
-        asked = task(instruction, ("check.sh",), **of_command("bash check.sh"))
+        asked = task(instruction, ("check.sh",), **says("bash check.sh"))
         assert trouble(asked, {"check.sh": 5}, {"check.sh": 9}) == ""
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
 import pytest
-from msgspec.structs import replace
 
 from apis.plans.action import Call
 from apis.tasks import osworld
@@ -21,16 +19,12 @@ from apis.tasksets import commands, getters, judge, store
 from apis.tasksets.coverage import BY_PASSWORD, covered
 from apis.tasksets.getters import WantedFixture
 from apis.tasksets.package import Lacking
-from apis.tasksets.steps import PART_BYTES, at_home, calls_of, carried, put
+from apis.tasksets.steps import PART_BYTES, at_home, carried, put
 from runtime.errors import ConfigError
+from tests.apis.task_files import bring, launched, loaded, of_command, of_file, rule
 
 OSWORLD = Path(__file__).resolve().parents[3] / "shared" / "data" / "osworld"
-BARE: dict[str, Any] = {"id": "a", "instruction": "Do it", "evaluator": {"func": "infeasible"}}
 GUEST = "/home/agent"
-
-
-def loaded(**changes: Any) -> osworld.Task:
-    return osworld.load(json.dumps(BARE | changes).encode())
 
 
 def test_published_files_load_get_a_verdict_and_survive_a_round_trip() -> None:
@@ -68,14 +62,9 @@ def test_files_that_become_root_by_a_password_need_a_desktop_that_has_one() -> N
         ("3299584d", "runnable"), ("5812b315", "unsupported"), ("716a6079", "runnable"), ("9f3bb592", "needs_network"),
         ("a462a795", "runnable"), ("a74b607e", "runnable"),
     ]  # fmt: skip
-    judged = {"func": "exact_match", "result": {"type": "vm_command_line", "command": f"echo {commands.PASSWORD}"}}
+    judged = {"func": "exact_match", "result": of_command(f"echo {commands.PASSWORD}")}
     with pytest.raises(Lacking, match="root"):  # over a copy of HOME nobody becomes root
         getters.commands_of(loaded(evaluator=judged).evaluator, HOME)
-
-
-def test_three_keys_are_a_task() -> None:
-    task = loaded()
-    assert (task.config, task.related_apps, task.feasible, task.notes) == ([], [], False, [])
 
 
 def test_what_is_not_known_is_kept_and_noted() -> None:
@@ -117,18 +106,15 @@ def needs(present: set[str] = frozenset(), hand: bool = False, **changes: Any) -
 
 
 def test_each_lacking_thing_is_named_and_decides_the_verdict() -> None:
-    def launched(*command: str) -> list[Any]:
-        return [{"type": "launch", "parameters": {"command": list(command)}}]
-
     file = {"files": [{"url": "https://x.org/a.odt", "path": f"{HOME}/a.odt"}]}
     download = [{"type": "download", "parameters": file}]
     assert needs(config=download) == {"": "needs_file", "fixture": "https://x.org/a.odt"}
     assert needs(config=download, hand=True) == {"": "runnable"}
-    assert needs(config=launched("gimp")) == {"": "needs_app", "application": "gimp"}
-    assert needs({"gimp"}, config=launched("gimp")) == {"": "runnable"}
+    assert needs(config=[launched("gimp")]) == {"": "needs_app", "application": "gimp"}
+    assert needs({"gimp"}, config=[launched("gimp")]) == {"": "runnable"}
     assert needs(config=[{"type": "reboot"}]) == {"": "unsupported", "step": "reboot"}
     assert needs(config=[{"type": "login", "parameters": {}}])["account"]
-    assert needs({"bash", "sudo"}, config=launched("bash", "-c", "echo x | sudo -S true"))["root"]
+    assert needs({"bash", "sudo"}, config=[launched("bash", "-c", "echo x | sudo -S true")])["root"]
     several = {"type": "cloud_file", "path": ["data:,a"], "dest": ["a"], "multi": True, "gives": [1]}
     lost = {"func": "compare_text_file", "result": {"type": "vm_file", "path": "a"}, "expected": several}
     assert needs(evaluator=lost) == {"": "unsupported", "getter": "cloud_file without list index out of range"}
@@ -210,13 +196,8 @@ def test_a_large_file_goes_into_the_guest_in_parts() -> None:
 
 
 def test_a_command_of_a_getter_runs_on_this_home() -> None:
-    task = loaded(
-        evaluator={
-            "func": "exact_match",
-            "result": {"type": "vm_command_line", "command": "cat /home/user/a | wc -l", "shell": True},
-            "expected": {"type": "rule", "rules": {"expected": "3"}},
-        }
-    )
+    counted = of_command("cat /home/user/a | wc -l", shell=True)
+    task = loaded(evaluator={"func": "exact_match", "result": counted, "expected": rule(expected="3")})
     (call,) = getters.commands_of(task.evaluator, GUEST)
     assert call.args["argv"] == ["/bin/bash", "-c", f"cat {GUEST}/a | wc -l"]
     read = {}.__getitem__
@@ -251,10 +232,8 @@ def test_garbage_of_the_policy_scores_nothing_and_a_wrong_expectation_is_the_tas
 @pytest.mark.parametrize("place", ["config", "postconfig"])
 def test_what_is_expected_of_a_file_that_was_brought_is_what_was_brought(place: str) -> None:
     wanted = {"type": "vm_file", "path": "/home/user/Desktop/gold.txt", "dest": "gold.txt"}
-    file = {"url": "data:,right", "path": wanted["path"]}
-    step = {"type": "download", "parameters": {"files": [file]}}
-    result = {"type": "vm_file", "path": "/home/user/a.txt", "dest": "a.txt"}
-    evaluator = {"func": "compare_text_file", "result": result, "expected": wanted}
+    step = bring({wanted["path"]: b"right"})
+    evaluator = {"func": "compare_text_file", "result": of_file("a.txt"), "expected": wanted}
     task = loaded(**({"config": [step], "evaluator": evaluator} if place == "config" else
                      {"evaluator": evaluator | {"postconfig": [step]}}))  # fmt: skip
     assert [one.path for one in judge.wanted(task)] == ["a.txt"]
@@ -281,43 +260,19 @@ def test_fixtures_are_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         fixtures.content(wanted.url, "b.odt")
 
 
-def test_one_url_stands_for_several_files_of_several_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
-    url = "https://fake.example/"
-    held = {("a", "s.docx"): b"1", ("a", "g.docx"): b"2", ("b", "s.docx"): b"3", ("b", "g.docx"): b"1"}
-    for (task, name), said in held.items():
-        store.keep(WantedFixture(task, url, name), said)
-    for (task, name), said in held.items():
-        assert store.Fixtures(replace(loaded(), id=f"set/domain/{task}")).content(url, name) == said
-    assert len([one for one in (tmp_path / "store/fixtures/sha256").rglob("*") if one.is_file()]) == 3
-
-
 def test_a_set_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
     file = tmp_path / "mine" / "a.json"
     file.parent.mkdir()
-    file.write_text(json.dumps(BARE))
+    file.write_bytes(osworld.dump(loaded()))
     name = store.adopt("mine", [file], pinned=False)
     (task_id,) = store.ids(name)
     assert task_id == f"{name}/mine/a"
     assert store.task(task_id).instruction == "Do it"
-    file.write_text(json.dumps(BARE | {"instruction": "Do more"}))
+    file.write_bytes(osworld.dump(loaded(instruction="Do more")))
     other = store.adopt("mine", [file], pinned=False)
     assert store.task(task_id) != store.task(f"{other}/mine/a")
     store.adopt("osworld", [file], pinned=True)
-    file.write_text(json.dumps(BARE))
+    file.write_bytes(osworld.dump(loaded()))
     with pytest.raises(ConfigError, match="mine/a has changed"):
         store.adopt("osworld", [file], pinned=True)
-
-
-def test_steps_of_a_file_are_carried_out_or_named() -> None:
-    task = loaded(config=[{"type": "open", "parameters": {"path": "/home/user/a.pdf"}}, {"type": "execute"}])
-    opened, broken = task.config
-    assert calls_of(opened, GUEST)[0].args["argv"] == ["evince", f"{GUEST}/a.pdf"]
-    named = {"window_name": "test.py - Visual Studio Code"}
-    (raised,) = loaded(config=[{"type": "activate_window", "parameters": named}]).config
-    assert calls_of(raised, GUEST)[0].args | {"timeout_ms": 0} == {
-        "title": "code", "strict": False, "by_class": True, "timeout_ms": 0,
-    }  # fmt: skip
-    with pytest.raises(Lacking, match="step execute"):
-        calls_of(broken, GUEST)

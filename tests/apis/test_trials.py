@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from apis.plans.action import Call
-from apis.tasks import osworld
-from apis.tasks.osworld import HOME, data_url
+from apis.tasks.osworld import HOME
 from apis.tasksets.judge import Judging, afterwards, asked_live
+from tests.apis.task_files import Part, bring, loaded, of_command, of_file, ran, rule
 
 GUEST = "/home/agent"
-SAVE = {
-    "type": "execute",
-    "parameters": {"command": ["python", "-c", "import pyautogui; pyautogui.hotkey('ctrl', 's')"]},
-}
+SAVE = ran(["python", "-c", "import pyautogui; pyautogui.hotkey('ctrl', 's')"])
 
 
-def ran(command: Any, **more: Any) -> dict[str, Any]:
-    return {"type": "execute", "parameters": {"command": command, **more}}
-
-
-def judging(*steps: dict[str, Any], command: Any = "", outside: bool = True) -> Judging:
-    asked = {"type": "vm_command_line", "command": command} if command else {"type": "vm_file", "path": f"{HOME}/a"}
-    rule = {"type": "rule", "rules": {"include": ["x"]}}
-    evaluator = {"postconfig": list(steps), "func": "check_include_exclude", "result": asked, "expected": rule}
-    task = osworld.load(json.dumps({"id": "t", "instruction": "x", "evaluator": evaluator}).encode())
-    return afterwards(task, GUEST, outside=outside)
+def judging(*steps: Part, command: Any = "", outside: bool = True) -> Judging:
+    asked = of_command(command) if command else of_file("a")
+    judged = {"func": "check_include_exclude", "result": asked, "expected": rule(include=["x"])}
+    return afterwards(loaded(evaluator={"postconfig": list(steps), **judged}), GUEST, outside=outside)
 
 
 def commands(calls: tuple[Call, ...]) -> list[str]:
@@ -55,11 +45,9 @@ def test_a_line_of_python_loads_no_module_that_the_policy_has_left(command: Any,
 
 @pytest.mark.parametrize(
     "command",
-    ["ps aux", "output=$(pgrep soffice); echo $output", "xprop -root", "curl localhost:8080", "cat /proc/1/stat"],
+    ["ps aux", "output=$(pgrep soffice); echo $output", "xprop -root", "cat /proc/1/stat"],
 )
 def test_what_runs_and_shows_is_asked_of_the_live_desktop_and_a_verdict_says_so(command: str) -> None:
-    if command.startswith("curl"):
-        pytest.skip("a command that reaches for a network is lacking")
     found = judging(command=command)
     assert (len(found.live), found.trial) == (1, ())
     assert "judge: live desktop for" in asked_live("it holds", found.asked)
@@ -76,8 +64,7 @@ def test_what_comes_before_a_key_goes_to_the_desktop_and_what_comes_after_it_to_
 
 @pytest.mark.parametrize(("script", "live"), [("ls ~/Desktop", False), ("ps aux | grep office", True)])
 def test_of_a_script_that_the_task_brings_along_its_text_decides(script: str, live: bool) -> None:
-    brought = {"type": "download", "parameters": {"files": [{"url": data_url(script.encode()), "path": "eval.sh"}]}}
-    found = judging(brought, ran("chmod +x eval.sh"), command="bash eval.sh")
+    found = judging(bring({"eval.sh": script.encode()}), ran("chmod +x eval.sh"), command="bash eval.sh")
     calls = found.live if live else found.trial
     assert commands(calls) == ["write_file", "chmod +x eval.sh", "bash eval.sh"]
     assert (found.trial if live else found.live) == ()

@@ -75,7 +75,7 @@ class SamplerResult(Measured, frozen=True, kw_only=True):
 
 
 class EpisodePrompts:
-    """The prompts, and what was drawn for them."""
+    """The prompts, and counts of what was drawn for them."""
 
     def __init__(self, wanted: Options, vocabulary: int) -> None:
         self._wanted = wanted
@@ -85,13 +85,38 @@ class EpisodePrompts:
         own = wanted.first_tokens - wanted.shared_tokens
         self.prompts = [shared + self._some(own) for _ in range(wanted.episodes)]
         self._new = [[self._some(wanted.more_tokens) for _ in range(wanted.steps)] for _ in self.prompts]
+        self._waits: list[float] = []
+        self._tokens = self._asked = 0
+        self._began = time.monotonic()
 
     def _some(self, count: int) -> list[int]:
         return [self._rng.randrange(3, self._vocabulary) for _ in range(count)]
 
     def grown(self, episode: int, step: int, prompt: list[int], answer: list[int]) -> list[int]:
-        """The prompt of the step after `step`."""
+        """The prompt of the step after `step`, of which `answer` is counted."""
+        self._tokens += len(answer)
+        self._asked += len(prompt)
         return [*prompt, *answer, *self._new[episode][step]]
+
+    def waited(self, since: float) -> None:
+        """Count the wait for a request."""
+        self._waits.append(time.monotonic() - since)
+
+    def drawn(self, engine: str, start_s: float, cached: int | None) -> Drawn:
+        """What it comes to now that all episodes have ended; `cached` tokens of prompts were kept between requests."""
+        wall_s = time.monotonic() - self._began
+        return Drawn(
+            engine=engine,
+            tokens=self._tokens,
+            wall_s=wall_s,
+            tokens_per_s=self._tokens / wall_s,
+            latency_p50_s=median(self._waits),
+            latency_p95_s=percentile(self._waits, 0.95),
+            prompt_tokens=self._asked,
+            cached_share=None if cached is None else cached / self._asked,
+            start_s=start_s,
+            episodes=self._wanted.episodes,
+        )
 
 
 SGLANG = "sglang"
@@ -149,38 +174,21 @@ def _params(wanted: Options) -> dict[str, Any]:
 
 
 async def _play(kind: str, wanted: Options, vocabulary: int, draw: Draw, start_s: float) -> Drawn:
-    episodes = EpisodePrompts(wanted, vocabulary)
-    waits: list[float] = []
-    counts = {"tokens": 0, "prompt": 0, "cached": 0}
+    episodes, cached = EpisodePrompts(wanted, vocabulary), [0]
 
     async def one(index: int) -> None:
         prompt = episodes.prompts[index]
         for step in range(wanted.steps):
             asked = time.monotonic()
-            answer, cached = await draw(prompt)
-            waits.append(time.monotonic() - asked)
-            counts["tokens"] += len(answer)
-            counts["prompt"] += len(prompt)
-            counts["cached"] += cached
+            answer, kept = await draw(prompt)
+            episodes.waited(asked)
+            cached[0] += kept
             prompt = episodes.grown(index, step, prompt, answer)
 
-    began = time.monotonic()
     async with asyncio.TaskGroup() as group:
         for index in range(wanted.episodes):
             group.create_task(one(index))
-    wall_s = time.monotonic() - began
-    return Drawn(
-        engine=kind,
-        tokens=counts["tokens"],
-        wall_s=wall_s,
-        tokens_per_s=counts["tokens"] / wall_s,
-        latency_p50_s=median(waits),
-        latency_p95_s=percentile(waits, 0.95),
-        prompt_tokens=counts["prompt"],
-        cached_share=counts["cached"] / counts["prompt"],
-        start_s=start_s,
-        episodes=wanted.episodes,
-    )
+    return episodes.drawn(kind, start_s, cached[0])
 
 
 def by_transformers(wanted: Options, model: Path, vocabulary: int) -> Drawn:
@@ -199,32 +207,16 @@ def by_transformers(wanted: Options, model: Path, vocabulary: int) -> Drawn:
     )  # fmt: skip
     start_s = time.monotonic() - began
     episodes = EpisodePrompts(wanted, vocabulary)
-    prompts, waits, tokens, asked_tokens = episodes.prompts, [], 0, 0
-    began = time.monotonic()
+    prompts = episodes.prompts
     with torch.no_grad():
         for step in range(wanted.steps):
             ids = torch.tensor(prompts)  # all prompts of a step have one length
             asked = time.monotonic()
             out = network.generate(ids, attention_mask=torch.ones_like(ids), generation_config=config)
-            waits.append(time.monotonic() - asked)
-            for index, row in enumerate(out.tolist()):
-                answer = row[ids.shape[1] :]
-                tokens += len(answer)
-                asked_tokens += ids.shape[1]
-                prompts[index] = episodes.grown(index, step, prompts[index], answer)
-    wall_s = time.monotonic() - began
-    return Drawn(
-        engine="batched",
-        tokens=tokens,
-        wall_s=wall_s,
-        tokens_per_s=tokens / wall_s,
-        latency_p50_s=median(waits),
-        latency_p95_s=percentile(waits, 0.95),
-        prompt_tokens=asked_tokens,
-        cached_share=None,
-        start_s=start_s,
-        episodes=wanted.episodes,
-    )
+            episodes.waited(asked)
+            answers = out[:, ids.shape[1] :].tolist()
+            prompts = [episodes.grown(at, step, prompts[at], answer) for at, answer in enumerate(answers)]
+    return episodes.drawn("batched", start_s, None)
 
 
 async def measure(wanted: Options) -> SamplerResult:

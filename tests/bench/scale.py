@@ -200,24 +200,16 @@ class ScaleResult(Measured, frozen=True, kw_only=True):
     """All that `make bench NAME="capacity scale"` prints."""
 
     tls: bool  # False where this machine has no address but its loopback's
-    near_ms: dict[
-        int, float
-    ]  # tokens of a prompt -> passing a request and its answer on, between processes of one machine
-    star_ms: dict[int, float]  # the same between hosts that came in by the door
+    star_ms: dict[int, float]  # tokens of a prompt -> passing a request and its answer on, between hosts of the door
     routed_ms: dict[int, float]  # the same with the router in between
     parts: list[PartCost]  # at `SHOWN` tokens
     reference_ms: float | None  # of a reference round, between the parts
 
-    @property
-    def step_ms(self) -> float:
-        """All parts of a step."""
-        return sum(part.step_ms for part in self.parts)
 
-
-async def _passed_on(folder: Path, *, placed: bool) -> tuple[dict[int, float], dict[int, float]]:
+async def _passed_on(folder: Path) -> tuple[dict[int, float], dict[int, float]]:
     """Milliseconds of a step in this process by prompt: straight to a sampler, and by the router."""
-    hosts = [HostSpec(name=name, place={} if placed else None) for name in ("players", "samplers")]
-    placer = PlacerSpec(module="tests.runtime.local_placer", arguments=("--address", own_address())) if placed else None
+    hosts = [HostSpec(name=name, place={}) for name in ("players", "samplers")]
+    placer = PlacerSpec(module="tests.runtime.local_placer", arguments=("--address", own_address()))
     direct, routed = dict[int, float](), dict[int, float]()
     async with ActorSystem(folder, hosts=hosts, placer=placer) as system:
         router = ActorSpec(
@@ -250,8 +242,7 @@ def measure() -> ScaleResult:
         return run_loop(part)
 
     try:
-        near, _ = timed(_passed_on(folder / "near", placed=False))
-        star, routed = timed(_passed_on(folder / "star", placed=True))
+        star, routed = timed(_passed_on(folder / "star"))
         episode_ms = timed(episode(folder / "ledger"))
     finally:
         shutil.rmtree(folder)
@@ -265,7 +256,6 @@ def measure() -> ScaleResult:
     return ScaleResult(
         load_at_start=load,
         tls=not ipaddress.ip_address(own_address()).is_loopback,
-        near_ms=near,
         star_ms=star,
         routed_ms=routed,
         parts=parts,

@@ -28,14 +28,6 @@ def test_a_step_is_rewarded_when_verified_and_well_formed() -> None:
     assert step_rewards(verified=False, well_formed=[True, False]) == [0.0, 0.0]
 
 
-def test_longer_trajectories_weigh_more() -> None:
-    # R = {1, 1, 1, 0}: mean 3/4, population std sqrt(3)/4.
-    advantages = group_advantages([[1.0, 1.0, 1.0], [0.0]])
-    assert advantages is not None
-    assert advantages[0] == pytest.approx([1 / math.sqrt(3)] * 3)
-    assert advantages[1] == pytest.approx([-math.sqrt(3)])
-
-
 def test_every_trajectory_weighs_the_same_where_it_is_what_is_rewarded() -> None:
     # The same outcomes, R = {1, 0}: mean 1/2, std 1/2, and all three steps of the first share its advantage.
     assert trajectory_advantages([1.0, 0.0], [3, 1]) == [[1.0, 1.0, 1.0], [-1.0]]

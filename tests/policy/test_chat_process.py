@@ -55,14 +55,6 @@ def test_a_template_that_takes_too_much_is_refused_in_one_line(tmp_path: Path, t
     assert "\n" not in str(caught.value)
 
 
-def test_the_next_folder_is_read_after_one_that_took_too_much(tmp_path: Path) -> None:
-    good = Tokenizer.load(folder_with(tmp_path / "good", CHATML.template))
-    before = good.prompt_ids("hello")
-    with pytest.raises(ConfigError):
-        Tokenizer.load(folder_with(tmp_path / "bad", LOOPS))
-    assert good.prompt_ids("hello") == before
-
-
 def test_it_works_where_memory_is_limited_from_outside(tmp_path: Path) -> None:
     path = folder_with(tmp_path, CHATML.template)
     program = (

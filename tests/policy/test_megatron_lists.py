@@ -5,11 +5,9 @@ from __future__ import annotations
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from megatron.core.optimizer import clip_grads
 from megatron.core.utils import local_multi_tensor_scale
 
-from policy.megatron import ON_CPU
-from policy.megatron.optimizer import fuse, install, norm, scaled
+from policy.megatron.optimizer import norm, scaled
 
 SIZES = st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=2), min_size=1, max_size=6)
 UNUSED = torch.zeros(1)
@@ -30,12 +28,3 @@ def test_a_list_is_scaled_and_measured_as_its_tensors_are(
     written = tensors if same else [torch.empty(size, dtype=dtype) for size in sizes]
     scaled(0, UNUSED, [tensors, written], scale)
     torch.testing.assert_close(written, wanted, rtol=0 if same else 0.01, atol=0 if same else 1e-6)
-
-
-def test_a_cpu_keeps_what_megatron_has() -> None:
-    before = clip_grads.l2_norm_impl
-    install()
-    assert (clip_grads.l2_norm_impl is before) == ON_CPU
-    adam = torch.optim.AdamW([torch.nn.Parameter(torch.ones(3))])
-    fuse(adam)
-    assert not adam.param_groups[0]["fused"]

@@ -64,16 +64,6 @@ def test_means_have_weights_that_add_up_to_one(groups: list[list[int]], aggregat
     assert total == pytest.approx(1.0)
 
 
-@given(st.lists(st.integers(1, 60), max_size=40), st.integers(20, 80))
-def test_packing_loses_nothing_and_keeps_the_budget(lengths: list[int], budget: int) -> None:
-    samples = [sample(length) for length in lengths]
-    packed = pack(samples, budget)
-    assert sorted(len(s.ids) for batch in packed for s in batch.samples) == sorted(lengths)
-    for batch in packed:
-        assert batch.tokens <= budget or len(batch.samples) == 1
-    assert pack(samples, budget) == packed
-
-
 @given(st.lists(st.integers(2, 60), max_size=40, unique=True), st.integers(20, 80))
 def test_samples_of_their_own_fill_the_budget(lengths: list[int], budget: int) -> None:
     packed = pack([sample(length) for length in lengths], budget)

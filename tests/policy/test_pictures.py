@@ -171,11 +171,6 @@ def test_a_size_that_no_model_is_shown(size: tuple[int, int], style: PictureStyl
         tokens_of(*size, style)
 
 
-def test_a_text_model_has_no_style(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"model_type": "qwen2"}')
-    assert style_of(tmp_path) is None
-
-
 @pytest.mark.parametrize(
     ("config", "processor", "named"),
     [

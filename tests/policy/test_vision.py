@@ -97,15 +97,6 @@ def test_a_tower_lacks_nothing(folder: Path, tmp_path: Path) -> None:
     assert name in tensorfiles.problem(lacking)
 
 
-def test_an_export_has_the_untouched_tower(folder: Path, tmp_path: Path) -> None:
-    files, stored = hf_folder.companions(folder), hf_folder.read(folder)
-    text = {name: tensor.bfloat16() + 1 for name, tensor in stored.items() if not name.startswith("visual.")}
-    hf_folder.write(tmp_path / "out", text, files)
-    back = hf_folder.read(tmp_path / "out")
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {path.name for path in folder.iterdir()}
-    assert all(torch.equal(back[name], tensor) for name, tensor in (stored | text).items())
-
-
 def eyes(folder: Path) -> Eyes:
     shape = read_architecture(folder)
     made = eyes_of(style(folder), shape, hf_folder.read(folder), torch.float32, torch.device("cpu"))

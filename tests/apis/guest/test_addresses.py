@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.guest.addresses import CELLS_MAX, COLUMNS, ROWS, address, chosen, column_of, letters, place_of, range_of
+from apis.guest.addresses import CELLS_MAX, COLUMNS, ROWS, address, chosen, column_of, letters, place_of
 
 
 @given(st.integers(0, ROWS - 1), st.integers(0, COLUMNS - 1))
@@ -26,18 +25,6 @@ def test_columns_go_beyond_z() -> None:
         "A", "Z", "AA", "AZ", "BA", "ZZ", "AAA", "XFD",
     ]  # fmt: skip
     assert place_of("XFD1048576") == (ROWS - 1, COLUMNS - 1)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "A0", "SUM", "ABCD1", "a1", "7", "$A$1", "A1:B2", "XFE1", "ZZZ9", "A1048577", "A9999999", "A1\n"]
-)
-def test_what_is_no_address(text: str) -> None:
-    assert place_of(text) is None
-
-
-def test_ranges() -> None:
-    assert range_of("B2:AA10") == ((1, 1), (9, 26))
-    assert [range_of(text) for text in ("B2", "B2:", ":B2", "SUM:B2")] == [None] * 4
 
 
 def test_the_block_its_margins_and_the_current_cell_are_said() -> None:

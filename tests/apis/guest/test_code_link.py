@@ -125,12 +125,6 @@ def test_code_lists_extensions_and_opens_no_window_for_it(run: Path, capsys: pyt
     assert code_open.main(["--list-extensions"]) == 1
 
 
-def test_a_state_that_does_not_come_is_late(link: Any, window: Callable[[Answer], None]) -> None:
-    window(lambda asked: _line(value={"folders": []}))
-    with pytest.raises(link.Late, match="has not shown it yet"):
-        link.wait(lambda state: bool(state["folders"]), time.monotonic() + 0.5)
-
-
 @pytest.mark.parametrize(("hangs_s", "said"), [(60.0, "has not shown it yet"), (0.0, "does not answer")])
 def test_a_question_that_the_deadline_cuts_short_is_no_window_that_hangs(
     link: Any, window: Callable[[Answer], None], monkeypatch: pytest.MonkeyPatch, hangs_s: float, said: str

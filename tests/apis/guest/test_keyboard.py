@@ -147,16 +147,6 @@ def han(number: int) -> str:
     return "".join(map(chr, range(0x4E00, 0x4E00 + number)))
 
 
-@pytest.mark.parametrize("took_s", [0.1, 0.5, 1.0])
-def test_a_slow_application_costs_rests_and_pauses_before_it_costs_the_end_of_a_text(
-    keyboard: Any, monkeypatch: pytest.MonkeyPatch, took_s: float
-) -> None:
-    screen, typist = typing(keyboard, monkeypatch, took_s)
-    text = "\n".join(han(200)[at : at + 10] for at in range(0, 200, 10))
-    assert typist.type_text(text, "libreoffice-calc") == keyboard.TYPED
-    assert screen.now < SeatConfig().call_timeout_s - MARGIN_S
-
-
 def carried_out(keyboard: Any, typist: Any, screen: Screen, text: str, app: str = "libreoffice-calc") -> list[str]:
     """The answers of the calls that type `text`; each call ends in its time."""
     answers = []

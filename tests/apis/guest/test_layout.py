@@ -45,10 +45,6 @@ def test_a_part_has_a_key_for_each_sign_and_nothing_gives_way_unsaid(texts: list
             at += len(part)
 
 
-def test_neighbours_are_bound_in_one_request() -> None:
-    assert runs({12: (1, 2), 8: (3, 0), 11: (4, 5)}) == [(8, [(3, 0)]), (11, [(4, 5), (1, 2)])]
-
-
 def test_a_layout_that_is_read_again_keeps_what_was_bound() -> None:
     layout = Layout(FIRST, ROWS)
     bound = layout.bind([0x1004E00, 0x1004E01, 0x1004E02])
