@@ -18,7 +18,7 @@ from actors.cluster import paths as places
 from actors.cluster.commands import flag_of, refuse_given
 from actors.cluster.config import deploy_files, suites
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConfig, RunConfig, SeatsConfig
-from actors.cluster.config.suggest import blamed
+from actors.cluster.config.suggest import blamed, hint
 from actors.cluster.runs import loop, recordings, run_folder, weights
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs.requests import request_of
@@ -203,6 +203,17 @@ def figures_of(demos: Iterable[Demo]) -> list[dict[str, str | int | float]]:
     return made
 
 
+def without(header: RecordingHeader, demos: list[Demo], families: list[str]) -> tuple[RecordingHeader, list[Demo]]:
+    """A recording but for `families`. Raises ConfigError for one that it does not show, with the nearest."""
+    shown = sorted({family_of(demo.task) for demo in demos})
+    for family in families:
+        if family not in shown:
+            raise ConfigError(f"--without {family}: the recording has none of it; {hint(family, shown)}")
+    kept = [demo for demo in demos if family_of(demo.task) not in families]
+    tried = [each for each in header.tasks if family_of(each.task) not in families]
+    return msgspec.structs.replace(header, demos=len(kept), tasks=tried), kept
+
+
 def export(args: argparse.Namespace) -> int:
     """Write a recording to a file."""
     path, file = recordings.locate(args.recording, Path(args.runs)), Path(args.file)
@@ -212,6 +223,8 @@ def export(args: argparse.Namespace) -> int:
         if file.exists() and not args.force:
             raise ConfigError(f"{file} exists already: name another file, or replace it with --force")
         header, demos = demo_files.read(path)
+        if args.without:
+            header, demos = without(header, list(demos), args.without)
         if not header.demos:
             raise ConfigError(f"{path}: no demonstrations to export")
         demo_files.write(file, header, demos)
