@@ -21,6 +21,7 @@ from actors.desktop.config import PromptConfig
 from actors.desktop.player import Answers, Play, Player, demonstrated
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.providers.sandbox import shares
+from actors.replay.demos.composition import step_kind
 from actors.replay.statistics import Rate
 from apis.actions.gui import Exit, line
 from apis.actions.spaces import routes_in
@@ -76,6 +77,7 @@ class Result(TaskRoute, frozen=True, kw_only=True):
     wall_s: float = 0.0
     cpu_s: float = 0.0
     faults: list[str] = []  # their causes
+    kinds: list[str] = []  # of its steps (actors/replay/demos/composition.py)
     last: list[str] = []  # of a failure: what was done last and what came of it
 
 
@@ -164,6 +166,7 @@ async def _one(player: Player, request: TaskRoute, tokenizer: Tokenizer) -> Resu
         wall_s=play.wall_s,
         cpu_s=play.cpu_s,
         faults=[fault.cause for fault in play.faults],
+        kinds=[step_kind(step) for step in play.steps],
         last=[] if play.success else _last(play),
     )
 

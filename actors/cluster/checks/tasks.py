@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from actors.cluster import output
@@ -15,12 +16,14 @@ from actors.cluster.commands import flag_of
 from actors.cluster.config import deploy_files, suites, tasksets
 from actors.cluster.config.lanes import Lanes
 from actors.cluster.config.schema import Deploy, SeatsConfig
-from actors.cluster.config.suggest import hint
+from actors.cluster.config.suggest import blamed, hint
 from actors.cluster.config.suites import Suite
-from actors.cluster.runs import doctor
+from actors.cluster.runs import doctor, recordings
 from actors.desktop.config import ProviderConfig, RemoteConfig, SandboxConfig
 from actors.desktop.provider import has_root
 from actors.replay.config import TaskRange
+from actors.replay.demos import demo_files
+from actors.replay.demos.composition import composable, kinds_by_family
 from apis.tasks import registry as tasks
 from apis.tasks.words import HELD_OUT, SPLITS, TRAIN
 from apis.tasksets import published
@@ -30,7 +33,12 @@ from runtime.system import run as run_loop
 SHOWN = 20  # failures, and pieces that task files lack
 PIECE_SHOWN = 70  # characters
 HEAD = ("FAMILY", "SPLIT", "ROUTE", "PLAYED", "SOLVED", "95 %", "FAULTS", "STEPS", "WALL S", "CPU S")
-PLAYED: dict[str, Any] = {"route": "all", "desktops": 2, "overrides": []}  # arguments of plays -> defaults
+PLAYED: dict[str, Any] = {
+    "route": "all",
+    "desktops": 2,
+    "overrides": [],
+    "recording": "",
+}  # arguments of plays -> defaults
 
 
 def check(args: argparse.Namespace) -> int:
@@ -39,6 +47,8 @@ def check(args: argparse.Namespace) -> int:
         if getattr(args, name) != default:
             raise ConfigError(f"{flag_of(name)} goes with plays on desktops: --static makes none")
     if tasksets.is_of_files(args.suite):
+        if args.recording:
+            raise ConfigError("--recording goes with families of generated tasks: task files have no oracles")
         return _check_files(args) if args.static else _check_untouched(args)
     ids = chosen(args, static=args.static)
     return _check_form(ids, args) if args.static else _check_live(ids, args)
@@ -159,7 +169,7 @@ def _check_live(ids: dict[str, list[str]], args: argparse.Namespace) -> int:
     requests = live.requests_for(ids, routes)
     if not requests:
         raise ConfigError(f"--route {args.route}: none of these families has such an oracle")
-    seats = seats_of(args)
+    seats, known = seats_of(args), _known(args)
     refuse_unless_fit([listed[0] for listed in ids.values()], seats.provider)
     results: list[Result] = []
     if not args.json:
@@ -178,7 +188,23 @@ def _check_live(ids: dict[str, list[str]], args: argparse.Namespace) -> int:
     whole = run_loop(live.check(requests, seats, heard))
     wanted = Counter(request.kind for request in requests)
     rows = [row(kind, results, wanted[kind]) for kind in sorted(wanted, key=_place)]
-    return _show_live(rows, results, args, whole=whole)
+    made_up = {name: _composable(name, results, known) for name in ids} if known else {}
+    return _show_live(rows, results, args, made_up, whole=whole)
+
+
+def _known(args: argparse.Namespace) -> dict[str, set[str]]:
+    """The kinds of steps that `--recording` shows, by family. Raises ConfigError."""
+    if not args.recording:
+        return {}
+    path = recordings.locate(args.recording, Path(args.runs))
+    with blamed("--recording: "):
+        return kinds_by_family(demo_files.read(path)[1])
+
+
+def _composable(family: str, results: Sequence[Result], known: dict[str, set[str]]) -> tuple[int, int]:
+    """How many solved plays of `family` have only steps that other families of the recording show, of how many."""
+    others = set[str]().union(*(kinds for name, kinds in known.items() if name != family))
+    return composable([one.kinds for one in results if one.kind[0] == family and one.success], others)
 
 
 def _place(kind: tuple[str, str, str]) -> tuple[bool, int, str, str]:
@@ -186,12 +212,26 @@ def _place(kind: tuple[str, str, str]) -> tuple[bool, int, str, str]:
     return not tasks.FAMILIES[family].trained, list(tasks.FAMILIES).index(family), split, route
 
 
-def _show_live(rows: list[Row], results: list[Result], args: argparse.Namespace, *, whole: bool) -> int:
+def _show_live(
+    rows: list[Row],
+    results: list[Result],
+    args: argparse.Namespace,
+    made_up: dict[str, tuple[int, int]],
+    *,
+    whole: bool,
+) -> int:
     bad = complaints(rows)
     failures = [one for one in results if not one.success]
     if args.json:
         output.document(
-            {"ok": whole and not bad, "interrupted": not whole, "rows": rows, "complaints": bad, "failures": failures}
+            {
+                "ok": whole and not bad,
+                "interrupted": not whole,
+                "rows": rows,
+                "complaints": bad,
+                "failures": failures,
+                "composable": made_up,
+            }
         )
         return 130 if not whole else int(bool(bad))
     for failure in failures[:SHOWN]:
@@ -205,6 +245,8 @@ def _show_live(rows: list[Row], results: list[Result], args: argparse.Namespace,
     output.line()
     output.table(HEAD, [_cells(one) for one in rows])
     output.line()
+    for family, (could, of) in made_up.items():
+        output.line(f"{family}: {could} of {of} solved plays could be made of steps that its other families show")
     for text in bad:
         output.line(text)
     solved, played = sum(one.solved for one in rows), sum(one.played for one in rows)

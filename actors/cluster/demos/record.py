@@ -222,9 +222,10 @@ def export(args: argparse.Namespace) -> int:
         demo_files.refuse_unwritable(file)
         if file.exists() and not args.force:
             raise ConfigError(f"{file} exists already: name another file, or replace it with --force")
-        header, demos = demo_files.read(path)
+        header, read = demo_files.read(path)
+        demos = list(read)
         if args.without:
-            header, demos = without(header, list(demos), args.without)
+            header, demos = without(header, demos, args.without)
         if not header.demos:
             raise ConfigError(f"{path}: no demonstrations to export")
         demo_files.write(file, header, demos)
