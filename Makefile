@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # so there are more workers than cores.
 PYTEST := $(PY) -m pytest tests --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup train test test-fast test-change test-real test-all pytest proofs lint style types mutants wheel bench programme soak scripted standins sglang-cpu sglang-gpu gpu-check seeing vscode osworld-apps containers vm-image osworld-judge agree ray extras smollm chat-templates megatron-today fresh-root clean
+.PHONY: setup train test test-fast test-change test-real test-all pytest proofs lint style types mutants wheel bench programme soak scripted standins sglang-cpu sglang-gpu gpu-check seeing vscode osworld-apps containers vm-image osworld-judge agree ray extras smollm gguf chat-templates megatron-today fresh-root clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -61,7 +61,11 @@ extras: setup
 
 # SmolLM2-135M-Instruct as a model folder, for deploy/smollm.yaml: 93 MB.
 smollm: setup
-	@bash deploy/setup/smollm.sh
+	@bash deploy/setup/gguf.sh
+
+# Any GGUF file of an architecture that learner and engine know, as a model folder: make gguf FILE=x.gguf FOLDER=models/x
+gguf: setup
+	@bash deploy/setup/gguf.sh "$(FILE)" "$(FOLDER)"
 
 # A small model that sees, of random weights, for deploy/vision.yaml.
 seeing: setup

@@ -114,6 +114,7 @@ class RenderedIds:
         self._begins = {text[:at] for text in control for at in range(1, len(text))}
         self._ends = {text[at:] for text in control for at in range(1, len(text))}
         self._longest = max(map(len, control), default=0)
+        self.largest_id = max(self.content.get_vocab(with_added_tokens=True).values(), default=-1)
         # Some tokenizers put a space in front of a text, but not of one behind a token.
         before = f"q{secrets.token_hex(8)}y"
         self.content.add_tokens([AddedToken(before, normalized=False, special=False)])
@@ -199,6 +200,7 @@ class _OwnForm:
         vocabulary = backend.get_vocab(with_added_tokens=True)
         _, self.eos_id, self._user, self._assistant, self._system = (vocabulary[token] for token in SPECIAL_TOKENS)
         self.stop_ids: tuple[int, ...] = (self.eos_id,)
+        self.largest_id = max(vocabulary.values())
         self.lead = ""
         self._texts = _TextIds(backend)
 
@@ -237,6 +239,7 @@ class _TemplateForm:
         except Exception as error:  # the library raises nothing narrower
             raise ConfigError(f"{folder}: its tokenizer can't be used: {chat_process.line(error)}") from error
         self.content, self.lead, self.eos_id = self._rendered.content, facts.lead, facts.eos_id
+        self.largest_id = self._rendered.largest_id
         self.stop_ids = tuple(sorted({*facts.stop_ids, *end_ids(folder)}))
         refused, shapes = dict(facts.refused), range(1, chat_process.MOST_TURNS + 1)
         self.folded = any(refused.get(f"{turns}s") and not refused.get(str(turns)) for turns in shapes)
@@ -357,7 +360,7 @@ class Tokenizer:
     @property
     def largest_id(self) -> int:
         """The largest id that a text can become; -1 without any id."""
-        return max(self._content.get_vocab(with_added_tokens=True).values(), default=-1)
+        return self._form.largest_id
 
     def refused(self, turns: int, *, system: bool) -> str:
         """Why no conversation of so many questions can be made, four at most; "" where it can."""

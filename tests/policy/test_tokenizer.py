@@ -46,6 +46,11 @@ def _foreign_folder(folder: Path, template: str | None) -> Path:
     return folder
 
 
+def test_a_foreign_tokenizer_has_no_id_above_its_own(tmp_path: Path) -> None:
+    template = "{% for m in messages %}<turn>{{ m.content }}<stop>{% endfor %}<turn>"
+    assert Tokenizer.load(_foreign_folder(tmp_path, template)).largest_id == 257  # 256 bytes, <turn> and <stop>
+
+
 @pytest.mark.parametrize(
     "changed",
     [
