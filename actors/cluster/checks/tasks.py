@@ -54,13 +54,6 @@ def check(args: argparse.Namespace) -> int:
     return _check_form(ids, args) if args.static else _check_live(ids, args)
 
 
-def coverage(args: argparse.Namespace) -> int:
-    """Count what the task files of `args.suite` need; 0."""
-    tasksets.files_at(args.suite)
-    _check_files(args)
-    return 0
-
-
 def chosen(args: argparse.Namespace, *, static: bool) -> dict[str, list[str]]:
     """Ids by family. Raises ConfigError for a family that the suite does not hold, or when nothing is left."""
     suite = suites.load(args.suite)
