@@ -37,7 +37,7 @@ PLAYED: dict[str, Any] = {
     "route": "all",
     "desktops": 2,
     "overrides": [],
-    "recording": "",
+    "recording": None,
 }  # arguments of plays -> defaults
 
 
