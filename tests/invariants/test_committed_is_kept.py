@@ -9,12 +9,9 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "actors" / "replay"))
-
-from ledger_tools import Play, settings
-
 from actors.replay.ledger.store import Ledger
-from actors.replay.messages import Batch, Phase, Reservation
+from actors.replay.messages import Phase, Reservation
+from tests.actors.replay.ledger_tools import Play, settings
 
 PATIENCE_S = 60.0
 CHILD = Path(__file__).resolve().parent.parent / "actors" / "replay" / "ledger_child.py"
@@ -95,19 +92,6 @@ def test_committed_is_kept_and_work_in_flight_is_released(tmp_path: Path, same_r
     again = play.reserve()
     assert (again.group, again.slot) == (playing.group, playing.slot)
     assert play.batch().groups == batch.groups
-
-
-def test_committed_is_kept_with_the_budget_of_its_slot(tmp_path: Path) -> None:
-    """A killed run says nothing about a task: its slots may be cut off any number of times."""
-    play = Play(tmp_path, retries=0)
-    play.rl()
-    for _ in range(3):
-        play.reserve()
-        play.reopen()
-        play.serving("0.0")
-    assert play.figures().endings["lost"] == 0
-    play.group([True, False])
-    assert isinstance(play.take(), Batch)
 
 
 def test_committed_is_kept_across_phases_and_rounds(tmp_path: Path) -> None:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "actors" / "replay"))
-
-from ledger_machine import FEW_LONG_RUNS, LedgerMachine
-from ledger_tools import Play, step
-
 from actors.errors import LedgerError
 from actors.replay.messages import Phase
 from actors.replay.rules import groups
 from actors.replay.rules.groups import GroupEnding, GroupState, GroupStatus
+from tests.actors.replay.ledger_machine import FEW_LONG_RUNS, LedgerMachine
+from tests.actors.replay.ledger_tools import Play, step
 
 MOVES: list[Callable[[GroupStatus], GroupStatus]] = [
     *(partial(groups.move, to=state) for state in GroupState),

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "actors" / "replay"))
-
-from ledger_machine import FEW_LONG_RUNS, LedgerMachine
-from ledger_tools import Play, step, v
-
 from actors.replay.messages import Batch
 from actors.replay.rules.admission import Lineages, too_stale
+from tests.actors.replay.ledger_machine import FEW_LONG_RUNS, LedgerMachine
+from tests.actors.replay.ledger_tools import Play, step, v
 
 
 @pytest.mark.slow
@@ -64,17 +60,3 @@ def test_staleness_is_bounded_by_s_itself(trained: int, behind: int, bound: int)
     found = Lineages({0: None}).staleness(v(f"0.{trained + behind}"), v(f"0.{trained}"))
     assert found == behind
     assert too_stale(behind, bound) == (behind > bound)
-
-
-def test_staleness_is_bounded_over_lineages() -> None:
-    tree = Lineages({0: None, 1: v("0.3"), 2: v("1.5"), 3: v("0.2")})
-    assert tree.staleness(v("2.7"), v("2.6")) == 1
-    assert tree.staleness(v("2.7"), v("1.5")) == 2
-    assert tree.staleness(v("2.7"), v("0.3")) == 4
-    assert tree.staleness(v("2.7"), v("1.6")) is None
-    assert tree.staleness(v("2.7"), v("0.4")) is None
-    assert tree.staleness(v("3.2"), v("1.3")) is None
-    assert tree.staleness(v("3.2"), v("0.2")) == 0
-    assert tree.staleness(v("0.1"), v("0.2")) is None
-    # A lineage that forked before its parent's own fork point: what lies between is not an ancestor.
-    assert Lineages({0: None, 1: v("0.5"), 2: v("1.5")}).staleness(v("2.5"), v("0.5")) == 0

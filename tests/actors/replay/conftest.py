@@ -1,14 +1,11 @@
-"""Lets the tests here import `ledger_tools`, and begins runs."""
+"""Begins runs of a ledger."""
 
-import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from ledger_tools import Play, Start
+from tests.actors.replay.ledger_tools import Play, Start
 
 
 @pytest.fixture

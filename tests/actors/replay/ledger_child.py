@@ -10,10 +10,7 @@ import itertools
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
-
-from ledger_tools import settings, step
 
 from actors.replay.ledger import episodes, phases, training
 from actors.replay.ledger.store import Store
@@ -31,6 +28,7 @@ from actors.replay.messages import (
     Trained,
 )
 from runtime.messaging.message import Version
+from tests.actors.replay.ledger_tools import settings, step
 
 SEATS = 8
 

@@ -17,7 +17,6 @@ from hypothesis import Phase as Stage
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from ledger_tools import BROKEN, Play, series, step
 
 from actors.errors import FencedOff, LedgerError
 from actors.replay.database.transaction import Transaction
@@ -25,6 +24,7 @@ from actors.replay.ledger import episodes, retention
 from actors.replay.messages import Batch, Phase, Reservation, Reserve
 from runtime.errors import DiskRefuses
 from runtime.messaging.message import BlobRef, Version
+from tests.actors.replay.ledger_tools import BROKEN, Play, series, step
 
 MEMORY = Path("/dev/shm")  # hundreds of databases are made and thrown away, none of them is to survive a power cut
 Draw = Callable[[Any], Any]

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from ledger_tools import BROKEN, FAULT, Play, demo_tasks_begun, payload, settings, step
 
 from actors.replay.demos import demo_files
 from actors.replay.demos import format as demo_format
@@ -34,6 +33,7 @@ from actors.replay.rules.cold_start import (
 )
 from actors.settings import DemosConfig
 from runtime.segments import SegmentStore
+from tests.actors.replay.ledger_tools import BROKEN, FAULT, Play, demo_tasks_begun, payload, settings, step
 
 RULES = Rules(attempts=3, mixed=2, resamples=2, retries=1)
 FIELDS = {AttemptStage.FIRST: "first", AttemptStage.MIXED: "mixed", AttemptStage.POLICY: "policy"}

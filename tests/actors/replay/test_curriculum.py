@@ -7,12 +7,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from actors.replay.config import LedgerSettings
 from actors.replay.ledger import task_choice
-from actors.replay.ledger.task_choice import LEAST, KindTally, PolicyEstimate
+from actors.replay.ledger.task_choice import LEAST, KindTally
 from tests.actors.replay.ledger_tools import Play, settings, step
 
 EASY, EVEN = [f"easy{n}" for n in range(12)], [f"even{n}" for n in range(4)]
@@ -35,18 +33,6 @@ def play_group(play: Play) -> str:
     if works[0].task in EVEN:
         play.trained(play.batch())
     return works[0].task
-
-
-@given(st.dictionaries(st.text(max_size=3), st.tuples(st.integers(1, 50), st.integers(0, 30), st.integers(0, 30))))
-def test_a_kind_is_weighed_by_its_size_and_learnability_and_none_is_given_up(
-    kinds: dict[str, tuple[int, int, int]],
-) -> None:
-    sizes = {kind: size for kind, (size, _, _) in kinds.items()}
-    seen = {kind: KindTally(wins, wins + losses) for kind, (_, wins, losses) in kinds.items()}
-    for kind, weight in task_choice.weights(sizes, seen).items():
-        p = seen[kind].success
-        assert weight == pytest.approx(sizes[kind] * max(LEAST, 4 * p * (1 - p)))
-        assert LEAST * sizes[kind] <= weight <= sizes[kind]
 
 
 def test_the_first_of_an_order_comes_in_proportion() -> None:
@@ -88,12 +74,6 @@ def test_a_restart_changes_no_choice(tmp_path: Path) -> None:
         assert play_group(one) == play_group(other)
 
 
-def played(play: Play, first: int = 0, last: int = 1 << 40) -> PolicyEstimate | None:
-    """What the episodes of a ledger say."""
-    found: list[PolicyEstimate | None] = play.ledger.run([lambda tx: task_choice.played(tx, first, last)])  # type: ignore[assignment]
-    return found[0]
-
-
 def test_an_episode_counts_by_how_little_its_kind_was_favoured() -> None:
     """Kinds of 12 and 4 tasks; after 40 wins in 40 the first is drawn at the least share, the other in full."""
     before = {"easy": KindTally(40, 40), "even": KindTally(20, 40)}
@@ -132,26 +112,3 @@ def test_a_step_before_which_no_episode_ended_is_in_neither_curve(tmp_path: Path
     assert (seen.phase_steps, seen.train_success) == (2, [0.5])
     assert seen.entropy == [pytest.approx(SURE / step().response_tokens)]
     assert play.events("rl_evidence")[-1]["sampled_entropy_nats"] is None
-
-
-def test_a_step_made_again_tells_of_no_episode_that_undone_weights_played(tmp_path: Path) -> None:
-    """One group before the checkpoint, one lost with the step that it made, and one after the learner came back."""
-    play = Play(tmp_path, max_staleness=1).rl()
-
-    def group(*outcomes: bool) -> None:
-        for won in outcomes:
-            play.commit(play.reserve(), won)
-
-    group(True, False)
-    play.trained(play.batch())
-    play.checkpointed("0.1")
-    group(False, True)
-    play.trained(play.batch())
-    play.serving("0.2")
-    group(False, False)
-    play.resumed("1.1", "0.1")
-    play.serving("1.1")
-    batch = play.batch()
-    group(True, True)
-    play.trained(batch)
-    assert play.figures().train_success == [0.5, 1.0]

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ledger_tools import Play, payload, settings, step
 
 from actors.errors import LedgerError
 from actors.replay.database import queries
@@ -26,6 +25,7 @@ from actors.replay.messages import Phase, StepPayload, StepRef
 from apis.observation import OBSERVATION_VERSION
 from runtime.errors import StoreError
 from runtime.segments import SegmentStore, read_blob
+from tests.actors.replay.ledger_tools import Play, payload, settings, step
 
 ROUTES = {"a": ["api", "gui"], "b": ["gui"]}
 TASKS = [f"{family}/train/{n}" for n in range(4) for family in "ab"]
@@ -259,14 +259,9 @@ def test_a_recording_says_which_observation_it_shows_wherever_it_goes(
     assert shown(other.folder) == (5,), "nothing of its own desktops is in it"
     other.take_in(files[new])
     assert (played(other), shown(other.folder)) == ((7,), (5, 7))
-
-
-def test_a_run_that_another_build_goes_on_with_shows_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = recorded(tmp_path / "run", 5, monkeypatch, 2)
-    monkeypatch.setattr(demo_tasks, "OBSERVATION_VERSION", 7)
-    run.play.do(demo_tasks.label)
-    run.record(1)
-    assert played(run) == shown(run.folder) == (5, 7)
+    old.play.do(demo_tasks.label)  # another build goes on with it
+    old.record(1)
+    assert played(old) == shown(old.folder) == (5, 7)
 
 
 @pytest.mark.parametrize("bad", [[], [0], ["2"], 2, list(range(1, 99))])
@@ -275,3 +270,13 @@ def test_versions_that_are_none_are_refused(bad: object, tmp_path: Path) -> None
     pq.write_table(pa.table({}).replace_schema_metadata({KEY: json.dumps(plain)}), tmp_path / "demos.parquet")
     with pytest.raises(StoreError, match="observations"):
         demo_files.read(tmp_path / "demos.parquet")
+
+
+@pytest.mark.parametrize(("name", "version"), [("local", OBSERVATION_VERSION), ("bc-alone", 1)])
+def test_a_recording_that_comes_with_the_program_loads_whatever_is_renamed_in_the_code(name: str, version: int) -> None:
+    header, found = demo_files.read(Path(demo_files.__file__).parents[3] / "deploy" / "demos" / f"{name}.parquet")
+    assert header.demos > 0
+    assert header.observations == (version,)
+    demo = next(iter(found))
+    assert demo.steps
+    assert demo_files.unfit(demo) == ""

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from ledger_tools import Play, settings
 
 from actors.replay.messages import Commit, Fault, Figures, GetFigures, NoWork, Outcome, Reservation, Reserve
 from runtime import disk
 from runtime.errors import DiskRefuses
 from runtime.logs.reader import read_logs
 from runtime.system import ActorSpec, ActorSystem
+from tests.actors.replay.ledger_tools import Play, settings
 from tests.heard import until
 from tests.small_disk import fill, needs_root, small_disk
 
@@ -65,25 +64,12 @@ def test_what_the_disk_refused_uses_up_no_retry(tmp_path: Path) -> None:
     assert play.figures().faults == {"disk_refuses": 5}
 
 
-HOLD = """
-import sqlite3, sys
-held = sqlite3.connect(sys.argv[1], isolation_level=None)
-held.execute("BEGIN IMMEDIATE")
-print("held", flush=True)
-sys.stdin.read()
-"""
-
-
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """The file is locked by another process."""
-    command = [sys.executable, "-c", HOLD, str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
+    """The file is locked by another connection."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
         yield
-        assert holder.stdin is not None
-        holder.stdin.close()
 
 
 async def test_a_slow_disk_is_named_and_loses_nothing(tmp_path: Path, monkeypatch) -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from ledger_tools import Play, payload, series, step
 
 from actors.desktop.recorder import called
-from actors.replay.ledger.figures import distinct_share, diversity, entropy, groups_shown
+from actors.replay.ledger.figures import distinct_share, diversity, groups_shown
 from actors.replay.messages import Batch, Phase, StepEvidence, StepPayload, StepRef
 from apis.actions.gui import Click
 from apis.functions.declaration import Action, Tool
+from tests.actors.replay.ledger_tools import Play, payload, series, step
 
 
 def did(line: str, function: str = "click", version: str = "0.0") -> StepRef:
@@ -22,12 +22,6 @@ def did(line: str, function: str = "click", version: str = "0.0") -> StepRef:
 
 
 # -- formulas
-
-
-def test_entropy_by_hand() -> None:
-    assert entropy([]) == entropy("aaaa") == 0.0
-    assert entropy("ab") == pytest.approx(math.log(2))
-    assert entropy("aaab") == pytest.approx(0.75 * math.log(4 / 3) + 0.25 * math.log(4))
 
 
 def test_diversity_by_hand() -> None:
@@ -116,20 +110,6 @@ def test_evidence_of_a_step(tmp_path: Path) -> None:
     assert (found.episodes_per_min, found.elapsed_s) == pytest.approx((4.0, 60.0))
     (logged,) = play.events("rl_evidence")
     assert logged == {name: getattr(found, name) for name in found.__struct_fields__} | {"version": "0.1"}
-
-
-def test_each_step_counts_from_the_one_before(tmp_path: Path) -> None:
-    play = Play(tmp_path).rl()
-    play_group(play, [False, False])
-    play_group(play, [True, False])
-    learn(play)
-    play.wall += 30.0
-    play_group(play, [False, True], "0.1")
-    found = learn(play)
-    assert (found.stay_step, found.rl_step, found.success) == (2, 2, 0.5)
-    assert found.wasted["zero_variance"] == 0
-    assert (found.episodes_per_min, found.elapsed_s) == pytest.approx((4.0, 30.0))
-    assert [one.rl_step for one in series(play.ledger.tx)] == [1, 2]
 
 
 def test_a_pulse_is_in_no_rate_and_counting_goes_on_after_it(tmp_path: Path) -> None:

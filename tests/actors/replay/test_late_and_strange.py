@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from ledger_tools import Start, settings, step
 
-from actors.errors import LedgerError
+from actors.errors import FencedOff, LedgerError
 from actors.replay.ledger import episodes
 from actors.replay.messages import Lane, Phase
 from actors.settings import DemosConfig
+from tests.actors.replay.ledger_tools import Start, settings, step
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,16 @@ def test_what_a_seat_gives_up_or_says_nothing_of_is_a_try_and_what_a_killed_run_
     second = play.reserve("desktop/0")
     assert play.figures().endings["lost"] == 1, "given up"
     assert second.group != first.group
+    with pytest.raises(FencedOff):
+        play.commit(first, True)
     assert play.do(episodes.expire) == play.wall + 30.0
     play.wall += 30.0
     play.do(episodes.expire)
     assert play.figures().endings["lost"] == 2, "overdue from its very end on"
     third = play.reserve("desktop/0")
     play.reopen("another life")
-    assert (play.figures().endings["lost"], play.figures().faults["run_killed"]) == (2, 1)
+    assert play.figures().endings["lost"] == 2
+    assert play.figures().faults == {"abandoned": 1, "seat_silent": 1, "run_killed": 1}
     play.serving("0.0")
     again = play.reserve("desktop/0")
     assert (again.group, again.slot) == (third.group, third.slot)

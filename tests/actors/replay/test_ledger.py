@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from ledger_tools import Start, step
 
 from actors.errors import FencedOff, LedgerError
 from actors.replay.messages import DEFERRED, Batch, Fault, Lane, NothingToTake, NoWork, Phase, Reservation
+from tests.actors.replay.ledger_tools import Start, step
 
 
 def test_a_group_is_trained(start: Start) -> None:
@@ -36,18 +36,6 @@ def test_admission_bounds_what_is_in_flight(start: Start) -> None:
     assert play.ask() is None, "so do leased ones"
     play.trained(batch)
     assert isinstance(play.ask(), Reservation)
-
-
-def test_no_overlap_with_s_zero(start: Start) -> None:
-    play = start(max_staleness=0).rl()
-    play.group([True, False])
-    batch = play.batch()
-    assert play.ask() is None
-    play.trained(batch)
-    assert play.ask() is None, "the new weights are not served yet"
-    play.serving("0.1")
-    play.group([True, False], "0.1")
-    assert isinstance(play.take(), Batch)
 
 
 def test_train_lane_waits_for_a_sampler_and_for_the_stay_s_weights(start: Start) -> None:
@@ -142,40 +130,6 @@ def test_a_repeated_wish_gets_the_first_answer(start: Start) -> None:
         play.trained(batch, "0.2")
 
 
-def test_a_seat_holds_one_reservation(start: Start) -> None:
-    play = start().rl()
-    first = play.reserve("desktop/0")
-    second = play.reserve("desktop/0")
-    assert (second.group, second.slot) == (first.group, first.slot)
-    assert play.figures().faults == {"abandoned": 1}
-    with pytest.raises(FencedOff):
-        play.commit(first, True)
-
-
-def test_overdue_reservations_are_taken_back(start: Start) -> None:
-    from actors.replay.ledger import episodes
-
-    play = start(lease_s=30.0).rl()
-    work = play.reserve()
-    assert play.do(episodes.expire) == 1030.0
-    play.wall = 1031.0
-    assert play.do(episodes.expire) == 1180.0, "when the sampler, told of at 1000, counts as silent"
-    assert play.figures().faults == {"seat_silent": 1}
-    assert play.figures().seats_busy == 0
-    with pytest.raises(FencedOff):
-        play.commit(work, True)
-
-
-def test_a_learner_holds_one_lease(start: Start) -> None:
-    play = start().rl()
-    play.group([True, False])
-    first, second = play.batch(), play.batch()
-    assert [one.group for one in first.groups] == [one.group for one in second.groups]
-    with pytest.raises(FencedOff):
-        play.trained(first)
-    play.trained(second)
-
-
 def test_stale_groups_end_at_take(start: Start) -> None:
     play = start(max_staleness=1, groups_per_step=1).rl()
     play.group([True, False], "0.0")
@@ -217,14 +171,6 @@ def test_behaviour_cloning_and_pulse_samples(start: Start) -> None:
     play.rl()
     assert play.ask() is not None
     assert play.figures().stays == {"demo": 1, "bc": 1, "rl": 2, "pulse": 1}
-
-
-def test_demo_attempts_are_bounded(start: Start) -> None:
-    play = start(demos=1)
-    for _ in range(4):
-        play.commit(play.reserve(), False, [step(None)])
-    assert play.ask() is None
-    assert (play.figures().demos, play.figures().demo_attempts) == (0, 4)
 
 
 def test_evaluation_takes_seats_that_training_leaves_and_delays_no_batch(start: Start) -> None:

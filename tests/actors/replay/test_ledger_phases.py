@@ -6,12 +6,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from ledger_tools import Play, Start, settings, step
 
 from actors.errors import LedgerError
 from actors.replay.ledger import phases
 from actors.replay.messages import Lane, NothingToTake, NoWork, Phase, Reservation, Serving
 from actors.settings import DemosConfig
+from tests.actors.replay.ledger_tools import Play, Start, settings, step
 
 
 def test_phase_change_closes_groups_but_keeps_episodes(start: Start) -> None:
@@ -202,6 +202,7 @@ def test_a_sampler_is_silent_from_its_limit_on_and_the_first_of_all_is_waited_fo
     assert (said["sampler"], said["silent_s"]) == ("sampler/0", 100.0)
     play.wall = 2000.0
     assert play.do(phases.forget_silent) is None
+    assert play.figures().served is None, "with nobody left nothing is admitted"
 
 
 def test_a_sampler_that_is_gone_for_good_serves_nothing_and_the_others_do(start: Start) -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from ledger_tools import Play, payload
 
 from actors.replay.ledger import retention
 from actors.replay.messages import Phase, Reservation, StepPayload, StepRef
 from runtime.errors import StoreError
 from runtime.messaging.message import BlobRef, Version
 from runtime.segments import SegmentStore, read_blob
+from tests.actors.replay.ledger_tools import Play, payload
 
 
 class Desk:
@@ -149,23 +149,6 @@ def test_a_reservoir_that_was_learned_from_is_let_go_once_no_resume_needs_it(tmp
         read_blob(desk.folder, kept.blob)
     assert desk.play.figures().successes_kept == 2
     assert not desk.play.ledger.tx.rows("SELECT * FROM reservoirs WHERE stay = 1")
-
-
-def test_what_can_not_be_read_is_left_out_though_the_ledger_began_anew_meanwhile(tmp_path: Path) -> None:
-    play = Play(tmp_path, reservoir_per_task=2, groups_per_step=1, max_staleness=50).rl()
-    for _ in range(6):
-        play.group([True, False])
-    play.reopen(incarnation="this run")
-    play.phase(Phase.PULSE, steps=9)
-    batch = play.batch()
-    gone = batch.samples[0].blob
-    play.reopen(incarnation="this run")
-    play.unreadable(batch, [gone])
-    for _ in range(4):
-        batch = play.batch()
-        assert batch.samples
-        assert gone not in {step.blob for step in batch.samples}
-        play.trained(batch)
 
 
 def test_what_can_not_be_read_is_left_out_though_its_pulse_was_over_and_comes_again(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from ledger_tools import payload
 
 from actors.replay.demos import demo_files
 from actors.replay.demos import format as demo_format
@@ -21,6 +20,7 @@ from actors.replay.demos.format import Demo, DemoStep, RecordingHeader, digest_o
 from actors.replay.messages import PictureRef
 from runtime.errors import StoreError
 from runtime.messaging.message import BlobRef
+from tests.actors.replay.ledger_tools import payload
 
 
 def step(text: str, refusal: str | None) -> DemoStep:

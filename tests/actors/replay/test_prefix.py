@@ -9,13 +9,13 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ledger_tools import Play, settings
 
 from actors.replay.database import queries
 from actors.replay.database.auditing import audit
 from actors.replay.ledger import retention, task_choice
 from actors.replay.messages import Reservation
 from actors.replay.rules.groups import prefix_steps
+from tests.actors.replay.ledger_tools import Play, settings
 
 
 def play(folder: Path, **more: Any) -> Play:

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from ledger_tools import Play, step
 
 from actors.errors import LedgerError
 from actors.replay.ledger import retention
 from actors.replay.messages import Lane, Phase, Reservation, StepRef
+from tests.actors.replay.ledger_tools import Play, step
 
 
 class Run:

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ledger_tools import v
 
 from actors.errors import LedgerError
 from actors.replay.config import TaskRange, TasksConfig, expand
@@ -28,6 +27,7 @@ from actors.replay.rules.groups import (
 )
 from runtime.errors import ConfigError
 from runtime.settings import stable_seed
+from tests.actors.replay.ledger_tools import v
 
 
 def test_reservoir_is_uniform() -> None:
@@ -82,6 +82,8 @@ def test_serving() -> None:
     forked = Lineages({0: None, 1: v("0.3"), 2: v("1.5")})
     assert [forked.staleness(v("2.9"), v(one)) for one in ("0.3", "1.5", "2.9", "0.0")] == [6, 4, 0, 9]
     assert [forked.staleness(v("2.9"), v(one)) for one in ("0.4", "1.6", "2.10", "3.0")] == [None] * 4
+    # A lineage that forked before its parent's own fork point: what lies between is not an ancestor.
+    assert Lineages({0: None, 1: v("0.5"), 2: v("1.5")}).staleness(v("2.5"), v("0.5")) == 0
     tree = Lineages({0: None, 1: v("0.4")})
     assert not serving_is_fresh(None, v("0.0"), v("0.0"), 1, tree)
     assert not serving_is_fresh(v("0.2"), v("0.3"), v("0.3"), 1, tree)

@@ -10,8 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from ledger_tools import FAULT, settings, step
-from test_cold_start import demo
 
 from actors.errors import FencedOff
 from actors.replay.actor import ReplayActor
@@ -42,6 +40,8 @@ from runtime.errors import ComputerRLError
 from runtime.logs.reader import read_logs
 from runtime.messaging.message import Request, Version
 from runtime.system import ActorSpec, ActorSystem
+from tests.actors.replay.ledger_tools import FAULT, settings, step
+from tests.actors.replay.test_cold_start import demo
 
 ZERO = Version(lineage=0, step=0)
 

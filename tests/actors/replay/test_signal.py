@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from ledger_tools import Play, settings, step
 
 from actors.errors import FencedOff, LedgerError
 from actors.replay.ledger import training
@@ -15,6 +14,7 @@ from actors.replay.messages import Batch, Phase, Unreadable
 from actors.settings import DemosConfig
 from policy.advantage import AdvantageLevel
 from runtime.messaging.message import BlobRef
+from tests.actors.replay.ledger_tools import Play, settings, step
 
 REPLAYS = msgspec.structs.replace(settings(success_replay=True, max_staleness=3), train_tasks=["a/0"])
 
@@ -28,15 +28,6 @@ def test_malformed_steps_alone_are_a_signal_for_step_rewards_only(tmp_path: Path
     figures = play.figures()
     assert figures.groups_ready == ready
     assert figures.endings.get("zero_variance", 0) == 1 - ready
-
-
-@pytest.mark.parametrize("advantage", ["step", "trajectory"])
-def test_a_success_beside_a_failure_is_a_signal_for_both(tmp_path: Path, advantage: str) -> None:
-    play = Play(tmp_path, msgspec.structs.replace(settings(), advantage=AdvantageLevel(advantage))).rl()
-    play.group([True, False])
-    batch = play.batch()
-    assert [group.group for group in batch.groups]
-    assert (batch.stay_step, batch.stay_limit) == (0, None)
 
 
 @pytest.mark.parametrize("advantage", ["step", "trajectory"])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from ledger_tools import Play, Start
 
 from actors.errors import FencedOff, LedgerError
 from actors.replay.ledger import training
 from actors.replay.messages import Batch, Checkpointed, GetCheckpointDigests, Phase, Take, Trained
 from runtime.messaging.message import Version
+from tests.actors.replay.ledger_tools import Play, Start
 
 
 def two_steps(play: Play) -> None:
@@ -210,6 +210,8 @@ def test_a_learner_that_asks_again_gives_back_its_own_lease_alone(start: Start) 
 
     first, other = taken("learner/0", "a"), taken("learner/1", "b")
     again = taken("learner/0", "c")
+    with pytest.raises(FencedOff):
+        play.trained(first)
     assert [group.group for group in again.groups] == [group.group for group in first.groups]
     assert [said["groups"] for said in play.events("groups_returned")] == [1]
     play.trained(other)

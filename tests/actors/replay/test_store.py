@@ -10,7 +10,6 @@ from typing import Self
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ledger_tools import settings
 
 from actors.errors import LedgerError
 from actors.replay.actor import Change, ParkingLot
@@ -19,6 +18,7 @@ from actors.replay.database.transaction import Transaction
 from actors.replay.ledger import store as store_module
 from actors.replay.ledger.store import Ledger, Logged, Store
 from runtime.errors import MailboxFull, StoreError
+from tests.actors.replay.ledger_tools import settings
 
 
 class Running:
@@ -222,14 +222,3 @@ async def test_an_answer_in_the_turn_of_its_deadline_or_later_is_not_lost(turns:
         assert await lot.park("a", 30.0, "a") == 4
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-async def test_waiting_for_a_change() -> None:
-    change = Change()
-    assert not await change.after(0, 0.01)
-    waiting = asyncio.ensure_future(change.after(0, 5))
-    await asyncio.sleep(0)
-    change.happened()
-    assert await waiting
-    assert await change.after(0, 0)
-    assert not change.listeners

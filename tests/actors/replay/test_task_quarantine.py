@@ -1,40 +1,23 @@
-"""Tasks that keep breaking episodes rest, and come back by a probe; samplers that fall silent are forgotten."""
+"""Tasks that keep breaking episodes rest, and come back by a probe."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import pytest
-from ledger_tools import BROKEN, FAULT, Play, settings, step
+import msgspec
 
-from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.database.transaction import Transaction
-from actors.replay.ledger import episodes, task_choice
+from actors.replay.ledger import task_choice
 from actors.replay.messages import Phase, Reservation
-from actors.settings import DemosConfig
+from tests.actors.replay.ledger_tools import BROKEN, FAULT, Play, settings, step
 
-Start = Callable[..., Play]
+RULES = {"group_size": 3, "min_group_size": 2, "groups_per_step": 2, "retries": 5}
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    opened: list[Play] = []
-
-    def make(tasks: list[str] | None = None, demos: int = 0, **rules: Any) -> Play:
-        small = {"group_size": 3, "min_group_size": 2, "groups_per_step": 2, "retries": 5} | rules
-        config = LedgerSettings(
-            seed=7, train_tasks=tasks or ["t0", "t1"], demo_tasks=["d0", "d1"], max_turns=5,
-            demos=DemosConfig(count=demos), rules=ReplayConfig(**small), incarnation="test",
-        )  # fmt: skip
-        opened.append(Play(tmp_path, config))
-        return opened[-1]
-
-    yield make
-    for play in opened:
-        play.check()
-        play.ledger.close()
+def begun(folder: Path, tasks: tuple[str, ...] = ("t0", "t1"), demos: int = 0, **rules: int) -> Play:
+    """A ledger that trains on `tasks`, in groups of three that break seldom enough to end."""
+    config = settings(demos=demos, incarnation="test", **(RULES | rules))
+    return Play(folder, msgspec.structs.replace(config, train_tasks=list(tasks)))
 
 
 def make_rest(play: Play, task: str) -> None:
@@ -50,8 +33,8 @@ def make_rest(play: Play, task: str) -> None:
     raise AssertionError(f"{task} never rested")
 
 
-def test_a_task_that_breaks_episodes_rests_and_others_go_on(start: Start) -> None:
-    play = start().rl()
+def test_a_task_that_breaks_episodes_rests_and_others_go_on(tmp_path: Path) -> None:
+    play = begun(tmp_path).rl()
     make_rest(play, "t1")
     (rests,) = play.events("task_rests")
     assert (rests["task"], rests["cause"], rests["faults"]) == (
@@ -74,8 +57,8 @@ def test_a_task_that_breaks_episodes_rests_and_others_go_on(start: Start) -> Non
     assert play.ask("desktop/y") is None, "no work now, but the run is not over"
 
 
-def test_one_probe_lets_it_back_and_its_next_fault_sends_it_away(start: Start) -> None:
-    play = start(tasks=["t0"]).rl()
+def test_one_probe_lets_it_back_and_its_next_fault_sends_it_away(tmp_path: Path) -> None:
+    play = begun(tmp_path, ("t0",)).rl()
     make_rest(play, "t0")
     assert play.ask("desktop/1") is None
     play.wall += task_choice.POLICY.first_probe_s + 1
@@ -100,8 +83,8 @@ def test_one_probe_lets_it_back_and_its_next_fault_sends_it_away(start: Start) -
     assert len(play.events("task_rests")) == 3
 
 
-def test_a_killed_run_forgets_no_rest_and_tries_the_probe_again(start: Start) -> None:
-    play = start(tasks=["t0"]).rl()
+def test_a_killed_run_forgets_no_rest_and_tries_the_probe_again(tmp_path: Path) -> None:
+    play = begun(tmp_path, ("t0",)).rl()
     make_rest(play, "t0")
     play.wall += task_choice.POLICY.first_probe_s + 1
     assert isinstance(play.ask("desktop/1"), Reservation)
@@ -113,8 +96,8 @@ def test_a_killed_run_forgets_no_rest_and_tries_the_probe_again(start: Start) ->
     assert play.figures().tasks_resting == 0
 
 
-def test_demonstrations_and_rounds_go_on_without_it(start: Start) -> None:
-    play = start(demos=2, retries=1)
+def test_demonstrations_and_rounds_go_on_without_it(tmp_path: Path) -> None:
+    play = begun(tmp_path, demos=2, retries=1)
     make_rest(play, "d1")
     play.wall += 1
     tasks = set()
@@ -131,24 +114,8 @@ def test_demonstrations_and_rounds_go_on_without_it(start: Start) -> None:
     assert (closed["tasks"], closed["played"], closed["faults"]) == (2, 1, 1)
 
 
-def test_a_sampler_that_vanished_holds_nothing_back(start: Start) -> None:
-    play = start().rl()
-    play.serving("0.0", "sampler/1")
-    for number in range(1, 4):
-        play.wall += 100
-        play.serving(f"0.{number}")
-        play.do(episodes.expire)
-    (silent,) = play.events("sampler_silent")
-    assert (silent["sampler"], silent["version"], silent["silent_s"]) == ("sampler/1", "0.0", 200.0)
-    assert str(play.figures().served) == "0.3"
-    play.wall += 200
-    play.do(episodes.expire)
-    assert play.figures().served is None, "with nobody left nothing is admitted"
-    assert settings().rules.sampler_silent_s == 180.0
-
-
-def test_what_may_not_be_played_is_what_the_rule_says(start: Start) -> None:
-    play = start(tasks=["due", "free", "later", "probed", "well"])
+def test_what_may_not_be_played_is_what_the_rule_says(tmp_path: Path) -> None:
+    play = begun(tmp_path, ("due", "free", "later", "probed", "well"))
 
     def stand(tx: Transaction) -> tuple[list[str], list[str]]:
         for task, state, probe_at in (
@@ -160,3 +127,22 @@ def test_what_may_not_be_played_is_what_the_rule_says(start: Start) -> None:
         return list(task_choice.unplayable(tx)), ruled_out
 
     assert play.do(stand) == (["later", "probed"], ["later", "probed"])
+
+
+def test_after_a_reboot_what_waited_is_due_and_nothing_else_changes(tmp_path: Path) -> None:
+    play = Play(tmp_path)
+    play.wall = 90_000.0
+    play.rl()
+    for _ in range(task_choice.POLICY.faults_in_a_row):
+        work = play.reserve("desktop/0")
+        while work.task != "t0":
+            work = play.reserve("desktop/0")
+        play.release(work, BROKEN)
+    before = play.ledger.tx.rows("SELECT id, state, ending FROM groups ORDER BY id")
+    play.wall = 10.0
+    play.reopen()  # the actor alone was restarted
+    assert not task_choice.playable(play.ledger.tx, "t0")
+    play.do(lambda tx: tx.set_meta("boot", "another"))
+    play.reopen()
+    assert task_choice.playable(play.ledger.tx, "t0"), "ten seconds after the boot, or it would rest for a day"
+    assert play.ledger.tx.rows("SELECT id, state, ending FROM groups ORDER BY id") == before
