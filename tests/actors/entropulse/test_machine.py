@@ -22,22 +22,6 @@ BY_PLATEAU: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_counted_run_with_a_pulse(tmp_path: Path) -> None:
-    world = World(tmp_path, settings(pulses=1, rl_steps_per_phase=2, total_rl_steps=5))
-    world.run()
-    assert world.causes == [
-        ("bc", "demos_complete"),
-        ("rl", "bc_complete"),
-        ("pulse", "counted"),
-        ("rl", "pulse_complete"),
-        ("done", "counted"),
-    ]
-    assert world.rounds == [("after_bc", "0.2"), ("final", "0.9")]
-    figures = world.play.figures()
-    assert figures.steps == {"bc": 2, "rl": 5, "pulse": 2}
-    assert all(found.closed and found.successes == 2 for found in figures.evals)
-
-
 def test_rounds_on_engines_of_one_version_take_nothing_from_rl(tmp_path: Path) -> None:
     world = World(
         tmp_path,
@@ -168,18 +152,6 @@ def test_a_reset_renews_the_reference_and_a_restart_the_optimizer_too(
     assert not any(batch.phase.phase is Phase.PULSE for batch in world.taken)
 
 
-def test_the_pulse_begins_with_a_fresh_optimizer_and_its_result_is_the_new_reference(tmp_path: Path) -> None:
-    world = World(tmp_path, settings(pulses=1, rl_steps_per_phase=2, total_rl_steps=4, pulse_steps=3))
-    world.run()
-    found = [(str(b.phase.phase), b.fresh_optimizer, b.new_reference) for b in world.taken]
-    assert found == [
-        ("bc", False, False), ("bc", False, False),
-        ("rl", True, True), ("rl", False, False),
-        ("pulse", True, False), ("pulse", False, False), ("pulse", False, False),
-        ("rl", True, True), ("rl", False, False),
-    ]  # fmt: skip
-
-
 FITTED = {"rise", "rise_upper", "noise", "entropy_ratio", "entropy_ratio_upper"}
 
 
@@ -198,23 +170,6 @@ def test_supervision_only(tmp_path: Path) -> None:
     world = World(tmp_path, settings(total_rl_steps=0))
     world.run()
     assert [phase for phase, _ in world.causes] == ["bc", "rl", "done"]
-
-
-def test_no_signal_ends_the_run(tmp_path: Path) -> None:
-    world = World(tmp_path, settings(max_unused_groups=3, total_rl_steps=5))
-    world.supervise()
-    while world.play.figures().phase.phase is not Phase.RL:
-        world.act()
-        world.supervise()
-    world.play.serving("0.2")
-    for seat in range(30):
-        work = world.play.ask(f"desktop/{seat}")
-        if isinstance(work, Reservation):
-            world.play.commit(work, False)
-    world.run()
-    assert ("rl", "no_signal") in world.causes
-    assert world.causes[-1][0] == "done"
-    assert world.rounds[-1] == ("final", "0.2")
 
 
 def test_no_demonstration_succeeds(tmp_path: Path) -> None:

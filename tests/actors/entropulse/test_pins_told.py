@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,7 +12,8 @@ import msgspec
 import pytest
 
 from actors.entropulse import actor as entropulse
-from actors.entropulse.actor import EntropulseActor, PinnedFolders
+from actors.entropulse.actor import PinnedFolders
+from actors.entropulse.config import EntropulseSettings
 from actors.replay.messages import (
     EvalFigures,
     Figures,
@@ -68,40 +71,59 @@ class Ordered(Sampler):
         return await super().unpin(msg)
 
 
-async def test_pins_of_a_round_are_let_go_while_it_stands_back_and_told_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(entropulse, "LOOK_S", 0.01)
-    (tmp_path / "ledger").mkdir()
-    version = Version(lineage=0, step=2)
-    round_ = EvalFigures(
-        round="after_bc", version=version, temperature=1.0, tasks=2, played=0, successes=0, feasible=2, faults=0
-    )
-    playing = msgspec.structs.replace(
-        Play(tmp_path / "ledger").figures(), phase=PhaseRef(phase=Phase.RL, index=2), phase_limit=2, phase_steps=0,
-        steps={"bc": 2}, stays={"bc": 1, "rl": 1}, evals=[round_],
+def open_round(step: int) -> EvalFigures:
+    """A round on the weights of that step, of which nothing was played yet."""
+    version = Version(lineage=0, step=step)
+    return EvalFigures(
+        round=f"round {version}", version=version, temperature=1.0, tasks=2, played=0, successes=0, feasible=2,
+        faults=0,
     )  # fmt: skip
-    export = tmp_path / "weights"
-    export.mkdir()
-    (export / "model.safetensors").write_text(str(version))
-    folder = PinnedFolders(tmp_path).pin(version, export)
 
-    async def seen_with(figures: Figures) -> list[str]:
-        """What samplers were told until the supervisor had looked twice at `figures`."""
-        Script.figures = figures
-        async with asyncio.timeout(60):
-            await Script.until(3)
-        told, Ordered.told = Ordered.told, []
-        return told
 
-    Script.figures, Script.looked, Ordered.told = playing, asyncio.Queue(), []
-    async with ActorSystem(tmp_path) as system:
-        await system.spawn(
-            ActorSpec(name="replay", factory=Script),
-            ActorSpec(name="sampler/0", factory=Ordered),
-            ActorSpec(name="entropulse", factory=Mortal, config=SETTINGS),
-        )
-        waiting = msgspec.structs.replace(playing, rounds_wait=True)
+def ledger_says(folder: Path, phase: Phase, rounds: list[EvalFigures]) -> Figures:
+    """Figures of a run in that phase whose rounds' weights are pinned."""
+    for found in rounds:
+        export = folder / "weights" / str(found.version)
+        export.mkdir(parents=True)
+        (export / "model.safetensors").write_text(str(found.version))
+        PinnedFolders(folder).pin(found.version, export)
+    (folder / "ledger").mkdir()
+    return msgspec.structs.replace(
+        Play(folder / "ledger").figures(), phase=PhaseRef(phase=phase, index=2), phase_limit=9, phase_steps=0,
+        steps={"bc": 2}, stays={"bc": 1, "rl": 1}, evals=rounds,
+    )  # fmt: skip
+
+
+@asynccontextmanager
+async def supervised(folder: Path, config: EntropulseSettings = SETTINGS) -> AsyncIterator[ActorSystem]:
+    """A supervisor that looks at scripted figures all the time."""
+    Script.looked, Ordered.told = asyncio.Queue(), []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(entropulse, "LOOK_S", 0.01)
+        async with ActorSystem(folder) as system:
+            await system.spawn(
+                ActorSpec(name="replay", factory=Script),
+                ActorSpec(name="sampler/0", factory=Ordered),
+                ActorSpec(name="entropulse", factory=Mortal, config=config),
+            )
+            yield system
+
+
+async def seen_with(figures: Figures) -> list[str]:
+    """What samplers were told until the supervisor had looked twice at `figures`."""
+    Script.figures = figures
+    async with asyncio.timeout(60):
+        await Script.until(3)
+    told, Ordered.told = Ordered.told, []
+    return told
+
+
+async def test_pins_of_a_round_are_let_go_while_it_stands_back_and_told_again(tmp_path: Path) -> None:
+    round_ = open_round(2)
+    playing = Script.figures = ledger_says(tmp_path, Phase.RL, [round_])
+    waiting = msgspec.structs.replace(playing, rounds_wait=True)
+    folder = tmp_path / "pinned" / "0.2"
+    async with supervised(tmp_path) as system:
         assert await seen_with(playing) == ["pin 0.2"]
         assert await seen_with(waiting) == ["unpin 0.2"]
         with pytest.raises(Exception, match="crash"):
@@ -116,50 +138,14 @@ async def test_pins_of_a_round_are_let_go_while_it_stands_back_and_told_again(
 
 
 @pytest.mark.parametrize("apart", [True, False])
-async def test_engines_of_one_version_are_told_the_oldest_open_rounds_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, apart: bool
-) -> None:
-    monkeypatch.setattr(entropulse, "LOOK_S", 0.01)
-    (tmp_path / "ledger").mkdir()
-    export = tmp_path / "weights"
-    export.mkdir()
-    versions = [Version(lineage=0, step=step) for step in (2, 4)]
-    for version in versions:
-        (export / "model.safetensors").write_text(str(version))
-        folder = tmp_path / "pinned" / str(version)
-        folder.mkdir(parents=True)
-        (folder / "model.safetensors").write_text(str(version))
-    rounds = [
-        EvalFigures(
-            round=f"round {version}", version=version, temperature=1.0, tasks=2, played=0, successes=0, feasible=2,
-            faults=0,
-        )
-        for version in versions
-    ]  # fmt: skip
-    ends = msgspec.structs.replace(
-        Play(tmp_path / "ledger").figures(), phase=PhaseRef(phase=Phase.PULSE, index=3), phase_limit=9, phase_steps=0,
-        steps={"bc": 2, "rl": 1}, stays={"bc": 1, "rl": 1, "pulse": 1}, evals=rounds,
-    )  # fmt: skip
-    Script.figures, Script.looked, Ordered.told = ends, asyncio.Queue(), []
-    async with ActorSystem(tmp_path) as system:
-        await system.spawn(
-            ActorSpec(name="replay", factory=Script),
-            ActorSpec(name="sampler/0", factory=Ordered),
-            ActorSpec(
-                name="entropulse",
-                factory=EntropulseActor,
-                config=msgspec.structs.replace(SETTINGS, single_version=apart),
-            ),
-        )
-        async with asyncio.timeout(60):
-            await Script.until(3)
-        assert Ordered.told == (["unpin 0.4", "pin 0.2"] if apart else ["pin 0.4", "pin 0.2"])
-        Ordered.told = []
+async def test_engines_of_one_version_are_told_the_oldest_open_rounds_alone(tmp_path: Path, apart: bool) -> None:
+    rounds = [open_round(2), open_round(4)]
+    ends = Script.figures = ledger_says(tmp_path, Phase.PULSE, rounds)
+    async with supervised(tmp_path, msgspec.structs.replace(SETTINGS, single_version=apart)):
+        assert await seen_with(ends) == (["unpin 0.4", "pin 0.2"] if apart else ["pin 0.4", "pin 0.2"])
         closed = msgspec.structs.replace(rounds[0], closed=True)
-        Script.figures = msgspec.structs.replace(ends, evals=[closed, rounds[1]])
-        async with asyncio.timeout(60):
-            await Script.until(3)
-        assert Ordered.told == (["pin 0.4", "unpin 0.2"] if apart else ["unpin 0.2"])
+        after = await seen_with(msgspec.structs.replace(ends, evals=[closed, rounds[1]]))
+        assert after == (["pin 0.4", "unpin 0.2"] if apart else ["unpin 0.2"])
 
 
 def test_pinned_folders_outlive_the_export(tmp_path: Path) -> None:

@@ -286,13 +286,6 @@ def test_steps_without_any_loss_are_not_computed_and_still_count(aggregation: Ag
     assert found[0.0] == {2: found[0.01][2]}, "with the share that it has beside them"
 
 
-def test_what_was_drawn_with_the_step_s_own_weights_is_fresh(stored: Stored) -> None:
-    taken = batch(Phase.RL, [group("g", (True, [stored.step(2)]), (False, [stored.step(3)]))], [])
-    for made, fresh in ((2, True), (3, False)):
-        planned = stored.plan(taken, version=Version(lineage=0, step=made))
-        assert all(s.fresh is fresh for micro in planned.plan.micro_batches for s in micro.samples)
-
-
 def test_a_step_drawn_in_part_with_older_weights_is_not_fresh(stored: Stored) -> None:
     mixed, plain = stored.step(4), stored.step(3)
     body = stored.payloads[mixed.blob]

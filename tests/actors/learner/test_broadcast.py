@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -119,8 +118,11 @@ async def test_all_who_were_told_come_into_one_group(tmp_path: Path) -> None:
         assert {(first.rank, second.rank)} <= {(1, 3), (2, 1)}
         assert (first.request, first.sender) == (second.request, Broadcasting(port=4711, parts=[PART]))
         assert [request.ranks for request in Rank.wishes] == [3]
-        late = await ask(ref, "c")
-        assert isinstance(late, NoGroup)
+        assert isinstance(await ask(ref, "c"), NoGroup), "it comes late"
+        for version in (TWO, Version(lineage=1, step=1)):
+            unknown = await ask(ref, "a", version)
+            assert isinstance(unknown, NoGroup)
+            assert str(version) in unknown.reason
     (formed,) = [line for line in read_logs(tmp_path) if line["event"] == "group_formed"]
     assert (sorted(formed["samplers"]), formed["late"]) == (["a", "b"], [])
 
@@ -146,12 +148,3 @@ async def test_newer_weights_end_the_wait_for_older_ones(tmp_path: Path) -> None
         refused = await ask(ref, "a", TWO)  # the rank has not kept it
         assert isinstance(refused, NoGroup)
         assert "not 0.2" in refused.reason
-
-
-@pytest.mark.parametrize("version", [TWO, Version(lineage=1, step=1)])
-async def test_a_version_that_is_not_open_has_no_group(tmp_path: Path, version: Version) -> None:
-    async with gathering(tmp_path, 60.0) as ref:
-        GroupOwner.publisher.offer(ONE, ["a"])
-        found = await ask(ref, "a", version)
-        assert isinstance(found, NoGroup)
-        assert str(version) in found.reason

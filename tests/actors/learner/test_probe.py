@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from actors.learner.probe import DRAWN_FROM, DRAWS, FILE, PROMPTS, Probe, entropy_of
+from actors.learner.probe import DRAWN_FROM, DRAWS, FILE, PROMPTS, Probe
 from actors.sampler.messages import Generate, Generated, Refused
 from runtime.errors import DeadlineExceeded, StoreError
 from runtime.messaging.message import Version
@@ -41,12 +41,6 @@ def steps(number: int, seed: int = 0) -> list[Any]:
 
 def refs(drawing: Drawing) -> list[Ref]:
     return [cast("Ref", drawing)]
-
-
-def test_entropy_of_answers_by_hand() -> None:
-    assert entropy_of(["a"] * 8) == 0.0
-    assert entropy_of([*"aaaabbbb"]) == pytest.approx(math.log(2))
-    assert entropy_of([*"aaaaaabc"]) == pytest.approx(-0.75 * math.log(0.75) - 0.25 * math.log(0.125))
 
 
 def test_the_first_prompts_stay_over_a_restart(tmp_path: Path) -> None:

@@ -318,22 +318,6 @@ async def test_an_engine_killed_in_its_sleep_does_not_start_before_its_turn(
         assert await waiting == AGAIN
 
 
-@pytest.mark.parametrize("asked", ["asleep", "awake"])
-async def test_the_learner_s_successor_has_the_card_whatever_the_last_one_left(
-    tmp_path: Path, python: Path, model: Path, asked: str
-) -> None:
-    async with sampling(tmp_path / "run", python, model) as played:
-        await played.wake("", BASE)
-        assert await played.draw() == BASE
-        await played.sleep("a")
-        if asked == "awake":
-            await played.wake("a", ONE)
-        await played.sleep("b")
-        await played.wake("a")  # of the one that was killed
-        await played.wake("b", AGAIN)
-        assert await played.draw() == AGAIN
-
-
 RUN = """
 import asyncio, sys
 from pathlib import Path
