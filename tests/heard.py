@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 from runtime.logs.events import Event
+from runtime.logs.reader import read_logs
 
 T = TypeVar("T")
 LONGEST_S = 100.0  # under the limit of a test: a machine that does much else is no failure
@@ -38,3 +40,21 @@ async def until(ready: Callable[[], T | Awaitable[T]]) -> T:
             return found
         assert time.monotonic() < end, "it never came"
         await asyncio.sleep(0.02)
+
+
+async def logged(run_dir: Path, event: str, count: int = 1, **fields: Any) -> list[dict[str, Any]]:
+    """The lines of an event with these fields, once a run has logged so many."""
+
+    def found() -> list[dict[str, Any]]:
+        lines = [line for line in read_logs(run_dir, event=event) if fields.items() <= line.items()]
+        return lines if len(lines) >= count else []
+
+    return await until(found)
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended, be it that its parent has not yet asked."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True

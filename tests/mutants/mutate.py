@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 SWAPPED = {
@@ -30,7 +29,6 @@ IN_SQL = {
     "IS NULL": "IS NOT NULL", "IS NOT NULL": "IS NULL", " + 1": " - 1", " = ": " != ",
 }  # fmt: skip
 CHOOSES = re.compile(r"\b(WHERE|ON|WHEN)\b")
-DELETED = (ast.Expr, ast.AugAssign, ast.Raise, ast.Continue, ast.Break)
 UNSAID = ("emit",)  # calls whose only effect is a line in a log
 
 
@@ -215,9 +213,3 @@ class _Walk(ast.NodeVisitor):
 
 def _said(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Attribute) and call.func.attr in UNSAID
-
-
-def places(found: list[Mutant]) -> Iterator[tuple[str, str, str]]:
-    """What a list of accepted ones names each by."""
-    for one in found:
-        yield one.function, one.before, one.after

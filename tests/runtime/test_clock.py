@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -20,6 +19,7 @@ from runtime.clock import (
 from runtime.errors import DeadlineExceeded
 from runtime.logs.reader import read_logs
 from runtime.system import ActorSpec, ActorSystem, HostSpec
+from tests.heard import logged
 from tests.leaping_clock import LeapingClock
 from tests.runtime.example_actors import Add, Counter, Greet, Hold, Number, Total, Via, seen
 
@@ -82,14 +82,6 @@ async def test_a_run_clock_never_steps_back(moves):
 def test_what_the_wall_is_ahead_is_read_between_two_looks():
     own = LeapingClock(start=50.0, wall=90.0)
     assert wall_ahead_s(own) == 40.0
-
-
-async def logged(run_dir: Path, event: str) -> list[dict]:
-    for _ in range(600):
-        if found := list(read_logs(run_dir, event=event)):
-            return found
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"no {event}")
 
 
 SKEWED = """

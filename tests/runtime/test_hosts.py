@@ -24,6 +24,7 @@ from runtime.messaging.message import Done, Request
 from runtime.program import TOGETHER_S
 from runtime.segments import SegmentStore, read_blob
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy, run
+from tests.heard import gone
 from tests.runtime.example_actors import Counter, Total
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -175,12 +176,10 @@ def start(tmp_path: Path, *args: str) -> tuple[subprocess.Popen[str], int]:
     return parent, int(parent.stdout.readline())
 
 
-def gone(pid: int) -> bool:
+def ended(pid: int) -> bool:
+    """Whether a process ends within seconds."""
     for _ in range(100):
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except (FileNotFoundError, ProcessLookupError):
+        if gone(pid):
             return True
         time.sleep(0.05)
     return False
@@ -192,7 +191,7 @@ def test_a_killed_parent_takes_its_hosts_with_it(tmp_path):
     assert os.getpgid(child) == child
     parent.kill()
     parent.communicate()
-    assert gone(child)
+    assert ended(child)
 
 
 @pytest.mark.slow
@@ -203,7 +202,7 @@ def test_the_first_signal_stops_cleanly_and_its_like_beside_it_too(tmp_path, num
     parent.send_signal(signal.SIGTERM)
     out, _ = parent.communicate(timeout=20)
     assert (out, parent.returncode) == ("clean\n", 0)
-    assert gone(child)
+    assert ended(child)
     assert not (tmp_path / "control.sock").exists()
 
 
@@ -217,7 +216,7 @@ def test_a_later_signal_stops_at_once(tmp_path):
     parent.send_signal(signal.SIGINT)
     parent.communicate(timeout=5)
     assert parent.returncode == 130
-    assert gone(child)
+    assert ended(child)
 
 
 class Pool:

@@ -1,4 +1,4 @@
-"""Files that others wrote: bounded, regular, and never waited for."""
+"""What others wrote: files are bounded, regular and never waited for, addresses hold no secret."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from runtime import disk
+from runtime.errors import ConfigError
+from runtime.settings import masked, refuse_bad_url
 
 MAKERS: dict[str, Callable[[Path], object]] = {
     "a FIFO": os.mkfifo,
@@ -47,3 +49,37 @@ def test_lines_are_bounded_one_by_one(tmp_path: Path) -> None:
         assert list(disk.lines(file, 7)) == [b"abc\n", b"de\n", b"longer\n"]
     with disk.opened(tmp_path / "x") as file, pytest.raises(OSError, match="a line of it has more than 6 bytes"):
         list(disk.lines(file, 6))
+
+
+@pytest.mark.parametrize("url", ["http://h:1", "https://example.org/v1", "http://[::1]:30000/", "http://10.0.0.1"])
+def test_an_address_is_taken(url: str) -> None:
+    refuse_bad_url(url, "--attach", "use a key")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://user:secret@h/v1",
+        "https://secret@h",
+        "http://:secret@h",
+        "ftp://user:secret@h",
+        "https://user:secret@h:port",
+        "https://a@secret@h",
+        "http://user:secret@[::1",
+        "http://h:99999",
+        "http://h/v1?key=1",
+        "http://h/#x",
+        "h:30000",
+        "http://",
+        "",
+    ],
+)
+def test_another_is_refused_and_what_is_secret_is_not_repeated(url: str) -> None:
+    with pytest.raises(ConfigError, match="--attach") as refused:
+        refuse_bad_url(url, "--attach", "use a key")
+    assert "secret" not in str(refused.value)
+
+
+def test_every_address_in_a_text_is_masked() -> None:
+    assert masked("a http://u:p@h/x and https://k@g") == "a http://***@h/x and https://***@g"
+    assert masked("mail me@example.org") == "mail me@example.org"

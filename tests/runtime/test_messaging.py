@@ -1,4 +1,4 @@
-"""Mailboxes push back in order, and an ask is repeated while its peer restarts."""
+"""Mailboxes push back in order, an ask is repeated while its peer restarts, and an error travels by its name."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime import errors
 from runtime.errors import (
     ActorFailed,
     ActorGone,
@@ -21,10 +22,11 @@ from runtime.errors import (
     DeadlineExceeded,
     DiskRefuses,
     MailboxFull,
+    PayloadLost,
     ProtocolError,
     StoreError,
 )
-from runtime.messaging.message import Done, Envelope, Request, encode, fresh_id
+from runtime.messaging.message import Done, Envelope, Request, decode_error, encode, encode_error, fresh_id
 from runtime.messaging.node import Mailbox, Node
 from runtime.messaging.refs import Ref
 from tests.leaping_clock import LeapingClock
@@ -101,13 +103,6 @@ async def test_a_sender_who_gives_up_leaves_nothing_behind():
     await box.get(lambda e: True)
     assert len(box) == 0
     assert box.drain() == []
-
-
-def test_whoever_sets_the_clock_moves_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting = envelope(deadline_s=5.0)
-    real = time.time
-    monkeypatch.setattr(time, "time", lambda: real() + 3600.0)
-    assert 4.0 < waiting.left_s(time.monotonic()) <= 5.0
 
 
 class Wish(Request[Done]):
@@ -202,3 +197,31 @@ async def test_what_was_sent_is_not_kept_while_its_answer_is_waited_for(tmp_path
         tracemalloc.stop()
     node.resolve(uplink.sent)
     assert await asked == Done()
+
+
+def test_any_module_may_declare_an_error_that_travels():
+    class BenchBrokeError(ComputerRLError):
+        pass
+
+    arrived = decode_error(encode_error(BenchBrokeError("no spindle")), from_handler=True)
+    assert (type(arrived), str(arrived)) == (BenchBrokeError, "no spindle")
+
+
+@pytest.mark.parametrize("name", ["NeverImportedError", "ValueError", "SystemExit", "named", "__builtins__", ""])
+def test_an_error_that_this_process_does_not_know_arrives_with_its_name_and_text(name):
+    arrived = decode_error(encode((name, "disk 3 is full")), from_handler=True)
+    assert isinstance(arrived, ActorFailed)
+    assert (arrived.type_name, arrived.text) == (name, "disk 3 is full")
+    assert str(arrived) == f"{name}: disk 3 is full"
+
+
+def test_two_errors_of_one_name_are_refused():
+    with pytest.raises(TypeError, match=r"two errors are named PayloadLost: in runtime\.errors and in "):
+        type("PayloadLost", (ComputerRLError,), {"__module__": __name__})
+    assert errors.named("PayloadLost") is PayloadLost
+
+
+def test_a_module_that_is_loaded_again_declares_its_errors_again(monkeypatch):
+    monkeypatch.setitem(errors._NAMED, "PayloadLost", PayloadLost)
+    again = type("PayloadLost", (StoreError,), {"__module__": "runtime.errors", "__qualname__": "PayloadLost"})
+    assert errors.named("PayloadLost") is again

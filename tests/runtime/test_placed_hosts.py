@@ -26,28 +26,16 @@ from runtime.logs.reader import read_logs
 from runtime.program import check_origin
 from runtime.segments import read_blob
 from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec, RestartPolicy
+from tests.heard import gone, until
 from tests.runtime.example_actors import Add, Counter, CounterConfig, Greet, Home, Keep, Look, Pid
 
-# ruff: noqa: ASYNC240, ASYNC110 - /proc answers at once, and tells of no changes
+# ruff: noqa: ASYNC240 - /proc answers at once, and tells of no changes
 
 
 def placed(tmp_path: Path, *arguments: str, wait_s: float = 30.0, **host: object) -> ActorSystem:
     hosts = [HostSpec(**{"name": "away", "place": {"desktops": 4}} | host)]
     placer = PlacerSpec(module="tests.runtime.local_placer", arguments=arguments, passes=("RAY_",), wait_s=wait_s)
     return ActorSystem(tmp_path, hosts=hosts, placer=placer)
-
-
-def gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
-async def until(condition, within_s: float = 60.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 def lines(tmp_path: Path, event: str) -> list[dict]:
@@ -126,15 +114,11 @@ async def test_a_killed_life_comes_back(tmp_path):
     async with placed(tmp_path) as system:
         pid = await counter(system)
         os.kill(pid, signal.SIGKILL)
-        await until(gone_of(pid))
+        await until(lambda: gone(pid))
         again = await again_from(system)
         assert again != pid
     (lost,) = lines(tmp_path, "host_lost")
     assert (lost["exit_code"], lost["machine"]) == (-signal.SIGKILL, "m0")
-
-
-def gone_of(pid: int):
-    return lambda: gone(pid)
 
 
 @pytest.mark.slow
@@ -144,7 +128,7 @@ async def test_a_lost_placer_ends_neither_the_run_nor_what_is_asked_later(tmp_pa
         folder = Path(os.readlink(f"/proc/{pid}/cwd"))
         placer = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         os.kill(placer, signal.SIGKILL)
-        await until(gone_of(pid))  # what it has placed ends with it
+        await until(lambda: gone(pid))  # what it has placed ends with it
         assert await again_from(system) != pid
         assert len(lines(tmp_path, "placer_lost")) == 1
         assert not folder.exists()  # the next process has removed what a killed one left

@@ -37,16 +37,6 @@ def test_what_was_appended_reads_back(tmp_path_factory, payloads, max_bytes):
     assert len(list(folder.iterdir())) == files == len({r.segment for r in refs}), "an empty one is not left"
 
 
-def test_files_roll_at_their_size(tmp_path):
-    store = SegmentStore(tmp_path, "w", max_bytes=1000)
-    for n in range(20):
-        store.append(bytes([n]) * 300)
-    store.close()
-    sizes = [p.stat().st_size for p in tmp_path.glob("*.seg")]
-    assert len(sizes) > 3
-    assert max(sizes) <= 1000 + 300 + 24
-
-
 @pytest.mark.parametrize("change", [{"digest": "00" * 16}, {"offset": 30}, {"size": 3}, {"segment": "w-000009.seg"}])
 def test_a_wrong_reference_is_refused(tmp_path, change):
     store = SegmentStore(tmp_path, "w")

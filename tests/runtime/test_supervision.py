@@ -178,17 +178,6 @@ TestQuarantine = QuarantineMachine.TestCase
 TestQuarantine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
-def test_while_it_is_probed_only_the_probe_counts() -> None:
-    part = Quarantine()
-    for token in range(POLICY.faults_in_a_row):
-        part = part.faulted(token, POLICY, 0.0)
-    probed = part.began(9)
-    assert (probed.state, probed.probe) == (QuarantineState.PROBING, 9)
-    assert probed.ended(4, POLICY) == probed.faulted(4, POLICY, 70.0) == probed, "4 began before"
-    assert probed.ended(9, POLICY).state is QuarantineState.FREE
-    assert probed.faulted(9, POLICY, 70.0).probe_at == 70.0 + 2 * POLICY.first_probe_s
-
-
 def test_its_edges() -> None:
     waiting = Quarantine(state=QuarantineState.QUARANTINED, streak=POLICY.faults_in_a_row, probe_at=10.0)
     assert (waiting.usable(9.9), waiting.usable(10.0)) == (False, True)

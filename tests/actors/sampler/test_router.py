@@ -28,6 +28,8 @@ from runtime.errors import ProtocolError
 from runtime.logs.reader import read_logs
 from runtime.messaging.message import Version, decode, encode, reply_type
 from runtime.system import ActorSpec, ActorSystem, PlacerSpec
+from tests.heard import until
+from tests.runtime.example_actors import seen
 
 ENGINES = ["a", "b", "c"]
 ACTS = st.lists(
@@ -170,13 +172,7 @@ async def test_the_tokens_that_each_sampler_drew_are_logged(tmp_path: Path, monk
         request = Generate(rid="e.0", prompt_ids=[1], sampling=Sampling(temperature=1.0, max_new_tokens=4))
         for _ in range(3):
             await system.ref("router").ask(request, timeout_s=30)
-        drawn = 0
-        for _ in range(500):
-            drawn = sum(sum(line["drawn"].values()) for line in read_logs(tmp_path) if line["event"] == "routed")
-            if drawn == 3:
-                break
-            await asyncio.sleep(0.02)
-    assert drawn == 3
+        await until(lambda: sum(sum(line["drawn"].values()) for line in read_logs(tmp_path, event="routed")) == 3)
 
 
 @pytest.mark.parametrize("fault", ["gone", "busy"])
@@ -202,10 +198,7 @@ async def test_a_sampler_that_leaves_has_answered_first_and_is_asked_no_more(tmp
         first = asyncio.ensure_future(system.ref("router").ask(step("e.0"), timeout_s=30))
         await Sampler.came.wait()
         leaving = asyncio.ensure_future(system.configure(router(NAMES[1:])))
-        for _ in range(500):  # until the router has it
-            if [one.doing for one in await system.statuses() if one.name == "router"] == ["sampler/1: 0 tokens"]:
-                break
-            await asyncio.sleep(0.02)
+        await seen(system, "router", doing="sampler/1: 0 tokens")
         await system.ref("router").ask(step("e.1"), timeout_s=30)  # its episode began at the one that leaves
         assert not leaving.done()
         Sampler.held.set()

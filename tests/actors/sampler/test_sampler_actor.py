@@ -25,6 +25,7 @@ from runtime.messaging.message import Version
 from runtime.supervision import RestartPolicy
 from runtime.system import ActorSpec, ActorSystem
 from tests.actors.sampler.peers import GroupOwner, Ledger
+from tests.heard import logged
 from tests.policy.adapted import adapted
 from tests.policy.engine_tools import (
     CONTEXT,
@@ -88,13 +89,6 @@ def check(model: Path, found: Generated, version: Version, temperature: float = 
 
 def events(folder: Path, name: str) -> list[dict]:
     return [line for line in read_logs(folder) if line["event"] == name]
-
-
-async def logged(folder: Path, name: str, times: int = 1) -> None:
-    """Return once that was logged so often; the log is the only witness."""
-    async with asyncio.timeout(60):
-        while len(events(folder, name)) < times:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
 
 
 async def test_generate_weights_and_pins(tmp_path, models):
