@@ -24,13 +24,6 @@ MOST_WORDS = 25  # in nine of ten sentences of a package's module docstrings
 MOST_TERMS = 40
 BANNED = re.compile(r"\b(?:whoever|nobody)\b", re.IGNORECASE)
 
-# Packages whose docstrings are still to be rewritten. A package leaves this list, and none comes onto it.
-UNFINISHED: set[str] = set()
-
-# Names that two public classes of the host side share. A name leaves this list, and none comes onto it.
-SHARED: set[str] = set()
-
-
 PATHS = [path.relative_to(ROOT).as_posix() for top in TOPS for path in sorted((ROOT / top).rglob("*.py"))]
 
 
@@ -87,7 +80,7 @@ def public_classes() -> dict[str, list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in PACKAGES if name not in UNFINISHED])
+@pytest.mark.parametrize("name", PACKAGES)
 def test_module_docstrings_have_short_sentences(name: str) -> None:
     texts = {path: ast.get_docstring(tree) or "" for path, tree in modules().items() if package(path) == name}
     counts = {(path, text): len(text.split()) for path in texts for text in sentences(texts[path])}
@@ -97,7 +90,7 @@ def test_module_docstrings_have_short_sentences(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in PACKAGES if name not in UNFINISHED])
+@pytest.mark.parametrize("name", PACKAGES)
 def test_docstrings_and_comments_name_their_subjects(name: str) -> None:
     said = [
         f"{path}: {' '.join(text.split())}"
@@ -112,10 +105,7 @@ def test_docstrings_and_comments_name_their_subjects(name: str) -> None:
 @pytest.mark.slow
 def test_two_public_classes_share_no_name() -> None:
     shared = {name: places for name, places in public_classes().items() if len(places) > 1}
-    new = {name: places for name, places in shared.items() if name not in SHARED}
-    assert not new, f"a name has one meaning; rename all of each but one: {new}"
-    gone = SHARED - set(shared)
-    assert not gone, f"no two classes have these names now; take them from SHARED: {sorted(gone)}"
+    assert not shared, f"a name has one meaning; rename all of each but one: {shared}"
 
 
 def test_the_glossary_is_short_and_has_one_row_for_each_term() -> None:

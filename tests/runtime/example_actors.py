@@ -167,7 +167,7 @@ class Counter(Actor):
 
     async def on_start(self) -> None:
         config = self.config or CounterConfig()
-        self.total = config.start
+        self.added = 0
         self.most_at_once = self.now_inside = 0
         self.may_leave = asyncio.Event()
         if config.bad_config:
@@ -178,6 +178,10 @@ class Counter(Actor):
         box = await self.ctx.shared("box", make_box)
         box.users += 1
 
+    @property
+    def total(self) -> int:
+        return self.added + (self.config or CounterConfig()).start
+
     def doing(self) -> str:
         return f"total {self.total}"
 
@@ -185,9 +189,9 @@ class Counter(Actor):
     async def add(self, msg: Add) -> Number:
         self.now_inside += 1
         self.most_at_once = max(self.most_at_once, self.now_inside)
-        before = self.total
+        before = self.added
         await asyncio.sleep(0)
-        self.total = before + msg.n
+        self.added = before + msg.n
         self.now_inside -= 1
         return Number(n=self.total)
 
@@ -250,7 +254,7 @@ class Counter(Actor):
     @handles(Greet)
     async def greet(self, msg: Greet) -> None:
         self.ctx.log.emit(GREETED, text=msg.text)
-        self.total += 1
+        self.added += 1
 
     @handles(Keep)
     async def keep(self, msg: Keep) -> Kept:

@@ -13,45 +13,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from runtime.actor import Actor, handles
 from runtime.control import MAX_BODY_BYTES, SOCKET, CommandReply, Say, command, query_status
 from runtime.errors import ActorFailed, ActorGone, ConfigError
 from runtime.logs.reader import read_logs
-from runtime.messaging.message import Message, Request
 from runtime.system import ActorSpec, ActorSystem, HostSpec
+from tests.runtime.example_actors import Boom, CounterConfig, Pid, Total
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    n: int
-
-
-class Held(Message):
-    n: int
-    pid: int
-
-
-class Read(Request[Held]):
-    """What is your setting, or with `fail` its last word?"""
-
-    fail: bool = False
-
-
-class Holder(Actor):
-    config: Setting
-
-    async def on_start(self) -> None:
-        if self.config.n < 0:
-            raise ConfigError(f"{self.config.n} is below 0")
-
-    @handles(Read)
-    async def read(self, msg: Read) -> Held:
-        if msg.fail:
-            raise RuntimeError("begin again")
-        return Held(n=self.config.n, pid=os.getpid())
-
-
-def holder(n: int, host: str, name: str = "holder") -> ActorSpec:
-    return ActorSpec(name=name, factory="tests.runtime.test_changing:Holder", config=Setting(n=n), host=host)
+def counter(start: int, host: str, name: str = "counter", **changes: bool) -> ActorSpec:
+    config = CounterConfig(start=start, **changes)
+    return ActorSpec(name=name, factory="tests.runtime.example_actors:Counter", config=config, host=host)
 
 
 @pytest.fixture
@@ -63,49 +34,48 @@ async def system(tmp_path: Path) -> AsyncIterator[ActorSystem]:
 @pytest.mark.parametrize("host", ["main", "one"])
 @pytest.mark.slow
 async def test_an_actor_keeps_its_new_config_over_its_lives(system: ActorSystem, host: str) -> None:
-    await system.spawn(holder(1, host))
-    await system.configure(holder(2, host))
-    ref = system.ref("holder")
-    assert (await ref.ask(Read(), timeout_s=10)).n == 2
-    with pytest.raises(Exception, match="begin again"):
-        await ref.ask(Read(fail=True), timeout_s=10)
-    assert (await ref.ask_until(Read(), timeout_s=10, give_up_s=20)).n == 2
-    with pytest.raises(ConfigError, match="no actor holder in host other"):
-        await system.configure(holder(3, "other"))
+    await system.spawn(counter(1, host))
+    await system.configure(counter(2, host))
+    ref = system.ref("counter")
+    assert (await ref.ask(Total(), timeout_s=10)).n == 2
+    with pytest.raises(Exception, match="a defect"):
+        await ref.ask(Boom(), timeout_s=10)
+    assert (await ref.ask_until(Total(), timeout_s=10, give_up_s=20)).n == 2
+    with pytest.raises(ConfigError, match="no actor counter in host other"):
+        await system.configure(counter(3, "other"))
 
 
 @pytest.mark.slow
 async def test_a_process_ends_with_its_last_actor_and_its_name_is_free(system: ActorSystem) -> None:
-    await system.spawn(holder(1, "one"), holder(2, "one", "second"))
-    pid = (await system.ref("second").ask(Read(), timeout_s=10)).pid
-    await system.remove(["holder"])
-    assert (await system.ref("second").ask(Read(), timeout_s=10)).n == 2
+    await system.spawn(counter(1, "one"), counter(2, "one", "second"))
+    pid = (await system.ref("second").ask(Pid(), timeout_s=10)).n
+    await system.remove(["counter"])
+    assert (await system.ref("second").ask(Total(), timeout_s=10)).n == 2
     with pytest.raises(ActorGone):
-        await system.ref("holder").ask(Read(), timeout_s=10)
+        await system.ref("counter").ask(Total(), timeout_s=10)
     await system.remove(["second"])
     assert not os.path.exists(f"/proc/{pid}")  # noqa: ASYNC240
     assert system.names() == []
-    await system.spawn(holder(3, "one"), hosts=[HostSpec(name="one", env={"WORD": "w"})])
-    held = await system.ref("holder").ask(Read(), timeout_s=10)
-    assert held.n == 3
-    assert held.pid != pid
+    await system.spawn(counter(3, "one"), hosts=[HostSpec(name="one", env={"WORD": "w"})])
+    assert (await system.ref("counter").ask(Total(), timeout_s=10)).n == 3
+    assert (await system.ref("counter").ask(Pid(), timeout_s=10)).n != pid
 
 
 @pytest.mark.parametrize("host", ["main", "one"])
 @pytest.mark.slow
 async def test_what_can_not_join_ends_no_system(system: ActorSystem, host: str) -> None:
-    await system.spawn(holder(1, "main", "first"))
-    with pytest.raises(ActorFailed, match="-1 is below 0"):
-        await system.join(holder(-1, host), holder(2, host, "second"))
-    await system.remove(["holder", "second"])
+    await system.spawn(counter(1, "main", "first"))
+    with pytest.raises(ActorFailed, match="bad setting"):
+        await system.join(counter(0, host, bad_config=True), counter(2, host, "second"))
+    await system.remove(["counter", "second"])
     assert system.names() == ["first"]
     failed = asyncio.ensure_future(system.failed())
-    await system.join(holder(2, host))
-    assert (await system.ref("holder").ask(Read(), timeout_s=10)).n == 2
+    await system.join(counter(2, host))
+    assert (await system.ref("counter").ask(Total(), timeout_s=10)).n == 2
     assert not failed.done()
-    with pytest.raises(ActorFailed, match="-1 is below 0"):  # what a system can't do without
-        await system.spawn(holder(-1, host, "second"))
-    assert "-1 is below 0" in await failed
+    with pytest.raises(ActorFailed, match="bad setting"):  # what a system can't do without
+        await system.spawn(counter(0, host, "second", bad_config=True))
+    assert "bad setting" in await failed
 
 
 async def test_a_command_says_refuses_and_outlives_its_client(system: ActorSystem, tmp_path: Path) -> None:

@@ -83,6 +83,9 @@ class Seat(Actor):
 class Learner(Actor):
     """Makes versions out of batches, exports each, tells the ledger that the sampler serves it."""
 
+    wait_s = 5.0  # for a batch
+    saved = Version(lineage=0, step=0)
+
     async def on_start(self) -> None:
         await self.export(Version(lineage=0, step=0))
         self.ctx.spawn(self.live(), "live")
@@ -97,20 +100,25 @@ class Learner(Actor):
     async def live(self) -> None:
         replay, number = self.ctx.ref("replay"), 0
         while True:
+            await self.before_taking()
             number += 1
-            wish = Take(learner="learner", request_id=str(number), trained=self.version, wait_s=5.0)
+            wish = Take(learner="learner", request_id=str(number), trained=self.version, wait_s=self.wait_s)
             taken = await replay.ask(wish, timeout_s=15)
             if isinstance(taken, Batch):
                 step = await self.learn(taken)
                 await replay.ask(step, timeout_s=15)
                 await self.export(step.version)
             elif taken.checkpoint:
+                self.saved = self.version
                 await replay.ask(Checkpointed(version=self.version, location="c", digest="d"), timeout_s=15)
             elif taken.final:
                 return
 
+    async def before_taking(self) -> None:
+        """What else it does, between two batches."""
+
     async def learn(self, batch: Batch) -> Trained:
-        made = Version(lineage=0, step=self.version.step + 1)
+        made = Version(lineage=self.version.lineage, step=self.version.step + 1)
         return Trained(lease=batch.lease, version=made, figures={})
 
     @handles(GetLearnerState, concurrent=True)

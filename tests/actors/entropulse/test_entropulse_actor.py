@@ -13,13 +13,9 @@ from actors.entropulse.actor import EntropulseActor
 from actors.entropulse.config import EvaluationConfig
 from actors.replay.actor import ReplayActor
 from actors.replay.messages import (
-    Batch,
-    Checkpointed,
     Figures,
     LearnerResumed,
     Phase,
-    Take,
-    Trained,
     WaitFigures,
 )
 from actors.sampler.messages import Pin
@@ -38,31 +34,15 @@ class Die(Request[Done]):
 class Relapsing(Learner):
     """Falls back to its checkpoint when it is told to; the answer comes once the ledger knows."""
 
-    async def on_start(self) -> None:
-        self.saved = Version(lineage=0, step=0)
-        self.relapse: asyncio.Event | None = None
-        await super().on_start()
+    wait_s = 0.05
+    relapse: asyncio.Event | None = None
 
-    async def live(self) -> None:
-        replay, number = self.ctx.ref("replay"), 0
-        while True:
-            if self.relapse is not None and not self.relapse.is_set():
-                again = Version(lineage=self.version.lineage + 1, step=self.saved.step)
-                await replay.ask(LearnerResumed(version=again, parent=self.saved), timeout_s=15)
-                await self.export(again)
-                self.relapse.set()
-            number += 1
-            wish = Take(learner="learner", request_id=f"r{number}", trained=self.version, wait_s=0.05)
-            taken = await replay.ask(wish, timeout_s=15)
-            if isinstance(taken, Batch):
-                made = Version(lineage=self.version.lineage, step=self.version.step + 1)
-                await replay.ask(Trained(lease=taken.lease, version=made, figures={}), timeout_s=15)
-                await self.export(made)
-            elif taken.checkpoint:
-                self.saved = self.version
-                await replay.ask(Checkpointed(version=self.version, location="c", digest="d"), timeout_s=15)
-            elif taken.final:
-                return
+    async def before_taking(self) -> None:
+        if self.relapse is not None and not self.relapse.is_set():
+            again = Version(lineage=self.version.lineage + 1, step=self.saved.step)
+            await self.ctx.ref("replay").ask(LearnerResumed(version=again, parent=self.saved), timeout_s=15)
+            await self.export(again)
+            self.relapse.set()
 
     @handles(Die, concurrent=True)
     async def die(self, _msg: Die) -> Done:

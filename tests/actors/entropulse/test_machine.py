@@ -133,25 +133,6 @@ def test_a_run_without_signal_ends_on_the_weights_of_the_step_under_way(tmp_path
     assert world.play.figures().steps["rl"] == 1
 
 
-@pytest.mark.parametrize(
-    ("arm", "fresh", "places"),
-    [("restart", [0, 2, 4], [0, 1, 0, 1, 0, 1, 2, 3, 4]), ("reference_reset", [0], [0, 1, 2, 3, 4, 5, 6, 7, 8])],
-)
-def test_a_reset_renews_the_reference_and_a_restart_the_optimizer_too(
-    tmp_path: Path, arm: str, fresh: list[int], places: list[int]
-) -> None:
-    world = World(tmp_path, settings(pulses=2, rl_steps_per_phase=2, total_rl_steps=5, pulse=arm))
-    world.run()
-    rl = [batch for batch in world.taken if batch.phase.phase is Phase.RL]
-    firsts = [n for n, batch in enumerate(rl) if batch.new_reference]
-    assert firsts == [0, 2, 4], "5 + 2 * 2 steps, of which two stays are counted to 2"
-    assert [n for n, batch in enumerate(rl) if batch.fresh_optimizer] == fresh
-    assert [batch.steps_joined + batch.stay_step for batch in rl] == places, "which the rate goes by"
-    if arm == "reference_reset":
-        assert {batch.steps_joined + (batch.stay_limit or 0) for batch in rl} == {len(rl)}, "and which it runs over"
-    assert not any(batch.phase.phase is Phase.PULSE for batch in world.taken)
-
-
 FITTED = {"rise", "rise_upper", "noise", "entropy_ratio", "entropy_ratio_upper"}
 
 

@@ -75,30 +75,19 @@ def test_a_file_that_is_not_the_batch_is_refused(tmp_path: Path, spoil: Callable
         batches.micro_batches_of(sent)
 
 
-async def test_the_learner_leaves_no_file_behind(
-    tmp_path: Path,
-    base: Path,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(batches, "with_plan_file", functools.partial(batches.with_plan_file, most_bytes=0))
-    folder = tmp_path / "run"
-    (folder / PLANS / "0.9").mkdir(parents=True)
-    (folder / PLANS / "0.9" / "micro_batches").write_bytes(b"of a learner that was killed")
-    async with running(folder, base) as run:
-        assert await run.seats.play(2, None) == 2
-        await run.enter(Phase.BC, steps=2)
-        await run.trained("0.2")
-        step = run.logged("learner_step")[0]
-        assert step["samples"] > 0
-    assert not (folder / PLANS).exists()
-
-
 async def test_a_file_server_that_does_not_answer_costs_time_and_no_step(
     tmp_path: Path,
     base: Path,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Neither the learner, which reads stored steps, nor the rank, which reads the packed batch, is started again."""
+    """Neither the learner, which reads stored steps, nor the rank, which reads the packed batch, is started again.
+
+    Each batch goes by a file, and none is left, be it of a learner that was killed.
+    """
+    monkeypatch.setattr(batches, "with_plan_file", functools.partial(batches.with_plan_file, most_bytes=0))
+    folder = tmp_path / "run"
+    (folder / PLANS / "0.9").mkdir(parents=True)
+    (folder / PLANS / "0.9" / "micro_batches").write_bytes(b"of a learner that was killed")
     real, read = segments._pread, batches.micro_batches_of
     fails = [OSError(errno.ESTALE, "Stale file handle"), OSError(errno.ETIMEDOUT, "Connection timed out")]
     lost = [store_error("the batch can't be read", OSError(errno.ENOTCONN, "Transport endpoint is not connected"))]
@@ -113,7 +102,7 @@ async def test_a_file_server_that_does_not_answer_costs_time_and_no_step(
             raise lost.pop()
         return read(sent)
 
-    async with running(tmp_path / "run", base) as run:
+    async with running(folder, base) as run:
         assert await run.seats.play(2, None) == 2
         monkeypatch.setattr(segments, "_pread", failing)
         monkeypatch.setattr(batches, "micro_batches_of", refusing)
@@ -122,5 +111,6 @@ async def test_a_file_server_that_does_not_answer_costs_time_and_no_step(
         refusals = [line["cause"] for line in run.logged("disk_refuses")]
         assert [any(word in cause for cause in refusals) for word in ("Stale", "timed out", "endpoint")] == [True] * 3
         assert not run.logged("learner_resumed")
-    assert not list(read_logs(tmp_path / "run", event="actor_failed"))
-    assert not list(read_logs(tmp_path / "run", event="payloads_unreadable"))
+    assert not list(read_logs(folder, event="actor_failed"))
+    assert not list(read_logs(folder, event="payloads_unreadable"))
+    assert not (folder / PLANS).exists()
