@@ -12,7 +12,6 @@ import os
 import queue
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
@@ -193,43 +192,37 @@ def judge(results: Iterable[Found], accepted: dict[Place, str], known: set[Place
 
 
 def run(
-    copy_tree: Callable[[Path], None],
+    trees: list[Path],
     *,
     most: int | None,
     seed: int,
     budget_s: float,
-    jobs: int,
     files: list[str],
     say: Callable[[str], None],
 ) -> bool:
-    """Run `most` mutants of each module (all without), of `files` alone if any; whether all is well."""
+    """Run `most` mutants of each module (all without), of `files` alone if any, in copies of the tree; is all well?"""
     began = time.monotonic()
     accepted = read_accepted(ACCEPTED.read_text())
     known: set[Place] = set()
     results: list[Found] = []
     wrong: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
-        os.chmod(scratch, 0o755)  # what reads a guest's files is another user, who has to find the program
-        trees = [Path(scratch) / str(number) for number in range(jobs)]
-        for tree in trees:
-            copy_tree(tree)
-        for area, modules in AREAS.items():
-            chosen: dict[str, list[Mutant]] = {}
-            for file in modules:
-                found = mutants((ROOT / file).read_bytes())
-                known |= {place_of(file, one) for one in found}
-                if not files or file in files or area in files:
-                    chosen[file] = drawn(file, found, most, seed)
-            if any(chosen.values()):
-                try:
-                    of_area = run_area(area, chosen, trees, began + budget_s, accepted, say)
-                except RuntimeError as error:
-                    wrong.append(str(error))
-                    continue
-                results += of_area
-                counts = Counter(one.outcome for one in of_area)
-                told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in (CAUGHT, SURVIVED, UNREACHED))
-                say(f"{area}: {told}; {sum(one.seconds for one in of_area):.0f} s of tests")
+    for area, modules in AREAS.items():
+        chosen: dict[str, list[Mutant]] = {}
+        for file in modules:
+            found = mutants((ROOT / file).read_bytes())
+            known |= {place_of(file, one) for one in found}
+            if not files or file in files or area in files:
+                chosen[file] = drawn(file, found, most, seed)
+        if any(chosen.values()):
+            try:
+                of_area = run_area(area, chosen, trees, began + budget_s, accepted, say)
+            except RuntimeError as error:
+                wrong.append(str(error))
+                continue
+            results += of_area
+            counts = Counter(one.outcome for one in of_area)
+            told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in (CAUGHT, SURVIVED, UNREACHED))
+            say(f"{area}: {told}; {sum(one.seconds for one in of_area):.0f} s of tests")
     wrong += judge(results, accepted, known, complete=most is None and not files)
     for line in wrong:
         say(line)
