@@ -81,19 +81,6 @@ def test_open_rounds_are_bounded_by_what_engines_can_pin(tmp_path: Path) -> None
     assert decide(room, world.config) == OpenRound("after_pulse1", 1.0, True)
 
 
-@pytest.mark.slow
-def test_a_plateau_starts_the_pulse(tmp_path: Path) -> None:
-    world = World(tmp_path, settings(**BY_PLATEAU))
-    world.run()
-    assert ("pulse", "plateau") in world.causes
-    (pulse,) = [line for line in world.play.events("phase_changed") if line["phase"] == "pulse"]
-    evidence = pulse["evidence"]
-    assert evidence["rise_upper"] < evidence["plateau_gain"]
-    assert evidence["entropy_ratio_upper"] < evidence["entropy_share"]
-    assert evidence["steps"] == evidence["stay_steps"] >= 4
-    assert world.play.figures().steps["rl"] == 12
-
-
 @pytest.mark.parametrize(("arm", "stays"), [("restart", 2), ("reference_reset", 2), ("none", 1)])
 def test_arms_without_a_pulse_take_as_many_steps(tmp_path: Path, arm: str, stays: int) -> None:
     world = World(tmp_path, settings(pulses=1, rl_steps_per_phase=2, total_rl_steps=5, pulse=arm))

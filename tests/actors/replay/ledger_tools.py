@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ from actors.replay.rules.cold_start import DemoTask
 from actors.settings import DemosConfig, SamplingConfig
 from runtime.errors import ComputerRLError
 from runtime.messaging.message import BlobRef, Version
+from runtime.segments import SegmentStore
 
 FAULT = Fault(cause="connection_lost", detail="reset by peer", culprit="seat")
 BROKEN = Fault(cause="setup_failed", detail="no such file", culprit="task")
@@ -269,6 +270,27 @@ class Play:
         """Record successful demonstrations."""
         for _ in range(count):
             self.commit(self.reserve(), True, [step(None), step(None, well_formed=False)])
+
+
+class StoredPlay(Play):
+    """A ledger whose episodes have payloads, in segments next to it."""
+
+    def __init__(
+        self, folder: Path, config: LedgerSettings | None = None, *, max_bytes: int = 1 << 30, **rules: Any
+    ) -> None:
+        super().__init__(folder, config, **rules)
+        self.folder = folder
+        self.segments = folder / "segments"
+        self.store = SegmentStore(self.segments, "seat", max_bytes)
+
+    def stored(
+        self, version: str | None, text: str, screenshot: bytes = b"", pictures: Iterable[bytes] = ()
+    ) -> StepRef:
+        """A step that shows `text`, with what it refers to."""
+        shot = self.store.append(screenshot) if screenshot else None
+        shown = [self.store.append(one) for one in pictures]
+        blob = self.store.append(msgspec.msgpack.encode(payload(observation=text, screenshot=shot)))
+        return msgspec.structs.replace(step(version), blob=blob, screenshot=shot, pictures=shown)
 
 
 Start = Callable[..., Play]

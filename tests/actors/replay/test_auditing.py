@@ -12,9 +12,7 @@ import pytest
 
 from actors.replay.database.auditing import Checked, audit
 from actors.replay.messages import Phase, StepRef
-from runtime.messaging.message import Version
-from runtime.segments import SegmentStore
-from tests.actors.replay.ledger_tools import Play
+from tests.actors.replay.ledger_tools import StoredPlay
 
 
 def audited(run: Path) -> dict[str, Checked]:
@@ -23,40 +21,31 @@ def audited(run: Path) -> dict[str, Checked]:
         return {check.name: check for check in audit(ledger, run / "segments")}
 
 
-class Written:
-    """A ledger whose episodes have payloads of their own."""
+class Written(StoredPlay):
+    """It has recorded a demonstration, cloned it, and come to RL."""
 
     def __init__(self, folder: Path) -> None:
-        self.store = SegmentStore(folder / "segments", "seat")
+        super().__init__(folder, demos=1)
         self.number = 0
-        self.play = Play(folder, demos=1)
-        self.play.commit(self.play.reserve(), True, self.steps(None))
-        self.play.phase(Phase.BC, steps=1)
-        self.play.trained(self.play.batch())
-        self.play.checkpointed("0.1")
-        self.play.rl()
+        self.commit(self.reserve(), True, self.steps(None))
+        self.phase(Phase.BC, steps=1)
+        self.trained(self.batch())
+        self.checkpointed("0.1")
+        self.rl()
 
     def steps(self, version: str | None) -> list[StepRef]:
         self.number += 1
-        oldest = None if version is None else Version.parse(version)
-        blob = self.store.append(f"payload {self.number}".encode())
-        shown = [self.store.append(f"picture {self.number}".encode())]
-        return [
-            StepRef(
-                blob=blob, prompt_tokens=3, response_tokens=2, well_formed=True, oldest=oldest, newest=oldest,
-                pictures=shown,
-            )
-        ]  # fmt: skip
+        return [self.stored(version, f"payload {self.number}", pictures=[f"picture {self.number}".encode()])]
 
-    def learn(self, drawn: str) -> None:
+    def learn_from(self, drawn: str) -> None:
         """A step of RL from a group that weights `drawn` played."""
-        self.play.serving(drawn)
+        self.serving(drawn)
         for success in (True, False):
-            self.play.commit(self.play.reserve(), success, self.steps(drawn))
-        self.play.trained(self.play.batch())
+            self.commit(self.reserve(), success, self.steps(drawn))
+        self.trained(self.batch())
 
     def close(self) -> None:
-        self.play.ledger.close()
+        self.ledger.close()
         self.store.close()
 
 
@@ -64,41 +53,39 @@ class Written:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Demonstrations, cloning, RL with a resume, a pulse, and episodes in flight."""
     folder = tmp_path_factory.mktemp("run")
-    written = Written(folder)
-    play = written.play
-    written.learn("0.1")
+    play = Written(folder)
+    play.learn_from("0.1")
     play.checkpointed("0.2")
-    written.learn("0.1")
+    play.learn_from("0.1")
     play.resumed("1.2", "0.2")
     play.reopen(incarnation="again")
     play.serving("1.2")
     play.trained(play.batch())  # what was undone, once more
-    written.learn("1.3")
+    play.learn_from("1.3")
     play.phase(Phase.PULSE, steps=1)
     play.trained(play.batch())
     play.rl()
     play.reserve()
-    written.close()
+    play.close()
     return folder
 
 
 @pytest.mark.parametrize("then", ["stops", "steps", "pulses and goes back again"])
 def test_nothing_is_wrong_after_a_resume_from_an_older_checkpoint(tmp_path: Path, then: str) -> None:
-    written = Written(tmp_path)
-    play = written.play
+    play = Written(tmp_path)
     for step in (2, 3, 4):
-        written.learn(f"0.{step - 1}")
+        play.learn_from(f"0.{step - 1}")
         play.checkpointed(f"0.{step}")
     play.resumed("1.2", "0.2")  # the groups of two steps were final
     if then != "stops":
-        written.learn("1.2")
+        play.learn_from("1.2")
         play.checkpointed("1.3")
     if then.startswith("pulses"):
         play.phase(Phase.PULSE, steps=1)
         play.trained(play.batch())
         play.checkpointed("1.4")
         play.resumed("2.1", "0.1")
-    written.close()
+    play.close()
     found = audited(tmp_path)
     assert {name: check.wrong for name, check in found.items() if check.wrong} == {}
     assert all(check.looked_at for check in found.values())

@@ -21,28 +21,26 @@ from actors.replay.demos import demo_files
 from actors.replay.demos import format as demo_format
 from actors.replay.demos.format import KEY, Demo, DemoStep, RecordingHeader, digest_of_step
 from actors.replay.ledger import demo_tasks
-from actors.replay.messages import Phase, StepPayload, StepRef
+from actors.replay.messages import Phase, StepPayload
 from apis.observation import OBSERVATION_VERSION
 from runtime.errors import StoreError
-from runtime.segments import SegmentStore, read_blob
-from tests.actors.replay.ledger_tools import Play, payload, settings, step
+from runtime.segments import read_blob
+from tests.actors.replay.ledger_tools import Play, StoredPlay, payload, settings, step
 
 ROUTES = {"a": ["api", "gui"], "b": ["gui"]}
 TASKS = [f"{family}/train/{n}" for n in range(4) for family in "ab"]
 
 
-class Recorder:
+class Recorder(StoredPlay):
     """A run that records demonstrations with payloads and pictures."""
 
-    def __init__(self, folder: Path, count: int, **more: object) -> None:
+    def __init__(self, folder: Path, count: int) -> None:
         folder.mkdir()
-        self.folder = folder
         config = msgspec.structs.replace(
-            settings(demos=count), demo_tasks=TASKS, demo_routes=ROUTES, tokenizer="t1", format="compact", **more
+            settings(demos=count), demo_tasks=TASKS, demo_routes=ROUTES, tokenizer="t1", format="compact"
         )
-        self.play = Play(folder, config=config)
-        self.play.do(demo_tasks.label)
-        self.store = SegmentStore(folder / "segments", "seat")
+        super().__init__(folder, config)
+        self.do(demo_tasks.label)
 
     def record(self, successes: int) -> Counter[str]:
         """Play until so many succeeded; every third attempt fails."""
@@ -50,19 +48,15 @@ class Recorder:
         attempt = 0
         while made.total() < successes:
             attempt += 1
-            work = self.play.reserve()
+            work = self.reserve()
             success = attempt % 3 != 0
-            self.play.commit(work, success, [self.step(f"{work.task} {n} \x1b é 🙂") for n in range(2)])
+            shown = [f"{work.task} {n} \x1b é 🙂" for n in range(2)]
+            self.commit(work, success, [self.stored(None, text, text.encode()) for text in shown])
             made[f"{work.task[0]}/{work.route}"] += success
         return made
 
-    def step(self, text: str) -> StepRef:
-        shot = self.store.append(b"picture " + text.encode())
-        blob = self.store.append(msgspec.msgpack.encode(payload(observation=text, screenshot=shot)))
-        return StepRef(blob=blob, prompt_tokens=3, response_tokens=2, well_formed=True, oldest=None, screenshot=shot)
-
     def take_in(self, path: Path) -> int:
-        return int(self.play.do(lambda tx: demo_tasks.import_demos(tx, path, self.store, self.folder)))
+        return int(self.do(lambda tx: demo_tasks.import_demos(tx, path, self.store, self.folder)))
 
 
 def digests(path: Path) -> list[str]:
@@ -78,7 +72,7 @@ def test_they_are_recorded_evenly_and_travel_byte_for_byte(tmp_path: Path) -> No
     one = Recorder(tmp_path / "one", 9)
     made = one.record(9)
     assert made == {"a/api": 3, "a/gui": 3, "b/gui": 3}
-    assert one.play.figures().demo_strata == dict(made)
+    assert one.figures().demo_strata == dict(made)
     file = tmp_path / "out" / "demos.parquet"
     export(one, file)
     wanted = digests(one.folder)
@@ -92,12 +86,12 @@ def test_they_are_recorded_evenly_and_travel_byte_for_byte(tmp_path: Path) -> No
         assert other.take_in(source) == 6, "no more than wanted"
         assert other.take_in(source) == 0
         assert digests(other.folder) == wanted[:6]
-        assert (other.play.figures().demos, other.play.figures().demo_attempts) == (6, 0)
+        assert (other.figures().demos, other.figures().demo_attempts) == (6, 0)
         again = tmp_path / f"again{number}.parquet"
         export(other, again)
         assert digests(again) == wanted[:6]
-        other.play.phase(Phase.BC)
-        for sample in other.play.batch().samples:
+        other.phase(Phase.BC)
+        for sample in other.batch().samples:
             content = msgspec.msgpack.decode(read_blob(other.folder / "segments", sample.blob), type=StepPayload)
             assert content.screenshot is None
             assert content.observation.endswith("🙂")
@@ -129,7 +123,7 @@ def test_of_a_run_what_can_be_read_is_taken_in(tmp_path: Path) -> None:
     other = Recorder(tmp_path / "other", 3)
     assert other.take_in(one.folder) == 2
     assert digests(other.folder) == wanted[1:]
-    (told,) = other.play.events("demos_unreadable")
+    (told,) = other.events("demos_unreadable")
     assert (told["demos"], told["path"]) == (1, str(one.folder))
     with pytest.raises(StoreError, match="does not hold"):
         digests(one.folder)
@@ -171,7 +165,7 @@ def test_what_is_not_sound_or_not_alike_adds_nothing(tmp_path: Path) -> None:
         with pytest.raises(error, match=said) as caught:
             other.take_in(bad)
         assert "\n" not in str(caught.value)
-        assert other.play.figures().demos == 0
+        assert other.figures().demos == 0
 
     refused(LedgerError, "tokenizer t2, the model has t1: record again", tokenizer="t2")
     refused(LedgerError, "form published, prompt.format is compact", form="published")
@@ -259,7 +253,7 @@ def test_a_recording_says_which_observation_it_shows_wherever_it_goes(
     assert shown(other.folder) == (5,), "nothing of its own desktops is in it"
     other.take_in(files[new])
     assert (played(other), shown(other.folder)) == ((7,), (5, 7))
-    old.play.do(demo_tasks.label)  # another build goes on with it
+    old.do(demo_tasks.label)  # another build goes on with it
     old.record(1)
     assert played(old) == shown(old.folder) == (5, 7)
 
