@@ -1,4 +1,4 @@
-"""The whole loop in one process: demonstrate, clone, RL, pulse, RL, evaluate.
+"""The whole loop in one process: demonstrate, clone, RL, pulse, RL, evaluate. Its supervisor crashes twice.
 
 Real are the ledger, the supervisor, the seats with their episodes, the pool, SSH and the stored payloads. Desktops are
 simulated. The verdict is one by rule, because their HOMEs are empty, and so no model could solve a task: sampler and
@@ -21,12 +21,11 @@ from actors.desktop import scene
 from actors.desktop.actor import DesktopController, DesktopSeat
 from actors.desktop.config import DesktopsConfig, OracleMember, PoolConfig, SeatConfig, SshConfig
 from actors.entropulse import actor as entropulse
-from actors.entropulse.actor import EntropulseActor
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
 from actors.replay.actor import ReplayActor
 from actors.replay.database.auditing import audit
 from actors.replay.database.ledger_file import reading
-from actors.replay.messages import Batch, Figures, Phase, Trained, VersionSpan, WaitFigures
+from actors.replay.messages import Batch, Phase, Trained, VersionSpan
 from actors.sampler.messages import Generate, Generated, Pin, Unpin
 from actors.settings import DemosConfig, SamplingConfig
 from apis.tasks.osworld import Task
@@ -39,7 +38,7 @@ from runtime.messaging.message import Done, Version
 from runtime.segments import read_blob
 from runtime.system import ActorSpec, ActorSystem
 from tests import simulated_desktops
-from tests.actors.entropulse.peers import Learner
+from tests.actors.entropulse.peers import Learner, Mortal, until_done
 from tests.actors.replay.ledger_tools import settings
 
 STALENESS, SEATS = 1, 3
@@ -102,16 +101,6 @@ def verdicts() -> Any:
     return judged
 
 
-async def until_done(system: ActorSystem) -> Figures:
-    since = -1
-    async with asyncio.timeout(40):
-        while True:
-            figures = await system.ref("replay").ask(WaitFigures(since=since, wait_s=5), timeout_s=15)
-            since = figures.revision
-            if figures.phase.phase is Phase.DONE:
-                return figures
-
-
 async def test_the_loop_from_demonstrations_to_the_last_evaluation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,10 +133,10 @@ async def test_the_loop_from_demonstrations_to_the_last_evaluation(
         await system.spawn(
             ActorSpec(name="sampler/0", factory=Sampler),
             ActorSpec(name="learner", factory=ReadingLearner),
-            ActorSpec(name="entropulse", factory=EntropulseActor, config=supervisor),
+            ActorSpec(name="entropulse", factory=Mortal, config=supervisor),
             *(ActorSpec(name=f"desktop/{n}", factory=DesktopController, config=seat) for n in range(SEATS)),
         )
-        figures = await until_done(system)
+        figures = await until_done(system, crashes_in=(Phase.BC, Phase.RL))
     server.close()
     changes = [(line["phase"], line["cause"]) for line in read_logs(tmp_path / "run", event="phase_changed")]
     assert changes == [
@@ -160,6 +149,8 @@ async def test_the_loop_from_demonstrations_to_the_last_evaluation(
     assert all(int(age) <= STALENESS for age in figures.staleness), figures.staleness
     rounds = {found.round: (str(found.version), found.closed, found.successes) for found in figures.evals}
     assert rounds == {"after_bc": ("0.2", True, 2), "final": ("0.8", True, 2)}
+    kept = sorted((tmp_path / "run" / "kept").glob("*/model.safetensors"))
+    assert [path.read_text() for path in kept] == ["0.2", "0.8"], "after cloning and at the end"
     opened = figures.groups_open + figures.groups_ready + figures.groups_leased + sum(figures.endings.values())
     assert figures.groups_opened == opened
     with reading(tmp_path / "run") as database:

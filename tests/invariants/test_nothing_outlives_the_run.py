@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ import msgspec
 import pytest
 
 from actors.desktop.providers.sandbox import ending, owners
+from tests.folders import desk_folder
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -88,14 +87,12 @@ subprocess.Popen = start
 
 @pytest.fixture
 def state_dir() -> Iterator[str]:
-    folder = tempfile.mkdtemp(prefix="crl-t", dir="/run" if os.access("/run", os.W_OK) else None)
-    os.chmod(folder, 0o755)
-    yield folder
-    ending.reap(folder)
-    for line in Path("/proc/self/mounts").read_text().splitlines():  # where reaping fails, as it does in a mutant
-        if (mounted := line.split()[1]).startswith(f"{folder}/"):
-            subprocess.run(["umount", "--lazy", mounted], check=True)
-    shutil.rmtree(folder)
+    with desk_folder() as folder:
+        yield folder
+        ending.reap(folder)
+        for line in Path("/proc/self/mounts").read_text().splitlines():  # where reaping fails, as it does in a mutant
+            if (mounted := line.split()[1]).startswith(f"{folder}/"):
+                subprocess.run(["umount", "--lazy", mounted], check=True)
 
 
 Start = Callable[..., "subprocess.Popen[str]"]

@@ -45,7 +45,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
     },
     "weights": {
         "actors/sampler/health.py": [
-            SAMPLER + "test_sampler_health.py", SAMPLER + "test_weights.py", SAMPLER + "test_gate_and_loader.py",
+            SAMPLER + "test_weights.py", SAMPLER + "test_gate_and_loader.py",
         ],
         "actors/sampler/loader.py": [SAMPLER + "test_gate_and_loader.py"],
         "actors/sampler/weights.py": [SAMPLER + "test_weights.py"],

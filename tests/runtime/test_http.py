@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import aiohttp
@@ -242,13 +242,16 @@ async def test_a_guarded_application_answers_and_refuses_and_marks_what_it_sends
                 pass
 
 
-@pytest.mark.parametrize("kind", ["http", "websocket"])
-@pytest.mark.parametrize("shown", [True, False])
-async def test_an_asgi_application_is_guarded_and_may_begin_and_end(kind: str, shown: bool) -> None:
+async def asked_asgi(
+    headers: Iterable[tuple[str, str]], kind: str, **scope: str
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """What reached a guarded ASGI application of a start and a request, and what was sent."""
     reached, sent = list[str](), list[dict[str, Any]]()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         reached.append(scope["type"])
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 200})
 
     async def send(message: Any) -> None:
         sent.append(message)
@@ -258,8 +261,15 @@ async def test_an_asgi_application_is_guarded_and_may_begin_and_end(kind: str, s
 
     guarded = Guard(token=TOKEN).asgi(app)
     await guarded({"type": "lifespan"}, None, send)
-    headers = [(name.encode(), value.encode()) for name, value in (SHOWN if shown else HERE).items()]
-    await guarded({"type": kind, "path": "/ws", "headers": headers}, nothing, send)
+    pairs = [(name.encode(), value.encode()) for name, value in headers]
+    await guarded({"type": kind, "headers": pairs, **scope}, nothing, send)
+    return reached, sent
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+@pytest.mark.parametrize("shown", [True, False])
+async def test_an_asgi_application_is_guarded_and_may_begin_and_end(kind: str, shown: bool) -> None:
+    reached, sent = await asked_asgi((SHOWN if shown else HERE).items(), kind, path="/ws")
     assert reached == ["lifespan", *[kind] * shown]
     if not shown:
         assert sent[0].get("status") == 401 or sent[0]["type"] == "websocket.close"
@@ -334,16 +344,6 @@ async def test_connections_without_the_token_shut_no_client_out(count: int, begu
     ],
 )
 async def test_an_asgi_application_gets_requests_within_bounds(more: list[tuple[str, str]], status: int) -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200})
-
-    sent = list[dict[str, Any]]()
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
     headers = [*SHOWN.items(), ("content-type", "application/json"), *more]
-    pairs = [(name.encode(), value.encode()) for name, value in headers]
-    scope = {"type": "http", "method": "POST", "path": "/", "headers": pairs}
-    await Guard(token=TOKEN).asgi(app)(scope, None, send)
+    _, sent = await asked_asgi(headers, "http", method="POST", path="/")
     assert sent[0]["status"] == status

@@ -1,11 +1,11 @@
-"""Peers that pretend, around a real supervisor: a seat, a learner and a sampler, and how a run is set."""
+"""Peers that pretend, around a real supervisor: a seat, a learner and a sampler; how a run is set, and its end."""
 
 from __future__ import annotations
 
-from collections import Counter
+import asyncio
 from pathlib import Path
 
-import msgspec
+import pytest
 
 from actors.entropulse.actor import EntropulseActor
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
@@ -14,20 +14,24 @@ from actors.replay.messages import (
     Batch,
     Checkpointed,
     Commit,
+    Figures,
     GetFigures,
     Lane,
     Outcome,
+    Phase,
     Reservation,
     Reserve,
     Serving,
     Take,
     Trained,
+    WaitFigures,
 )
 from actors.sampler.messages import Pin, Unpin, Weights
 from actors.settings import DemosConfig, SamplingConfig
 from policy.errors import NoModel
 from runtime.actor import Actor, handles
 from runtime.messaging.message import Done, Request, Version
+from runtime.system import ActorSystem
 from tests.actors.replay.ledger_tools import step
 
 SETTINGS = EntropulseSettings(
@@ -132,29 +136,30 @@ class Learner(Actor):
         return Weights(version=self.version, digest="d", location=str(self.location))
 
 
-class GetPins(Request[LearnerState]):
-    """Which pins there were, as JSON in `location`."""
-
-
 class Sampler(Actor):
-    """Checks that what is pinned is there, and keeps a record."""
-
-    async def on_start(self) -> None:
-        self.pinned: Counter[str] = Counter()
-        self.unpinned: Counter[str] = Counter()
+    """Checks that what is pinned is there."""
 
     @handles(Pin)
     async def pin(self, msg: Pin) -> Done:
         assert (Path(msg.location) / "model.safetensors").read_text() == str(msg.version)
-        self.pinned[str(msg.version)] += 1
         return Done()
 
     @handles(Unpin)
     async def unpin(self, msg: Unpin) -> Done:
-        self.unpinned[str(msg.version)] += 1
         return Done()
 
-    @handles(GetPins)
-    async def pins(self, _msg: GetPins) -> LearnerState:
-        record = msgspec.json.encode([self.pinned, self.unpinned]).decode()
-        return LearnerState(version=Version(lineage=0, step=0), location=record)
+
+async def until_done(system: ActorSystem, *, crashes_in: tuple[Phase, ...] = ()) -> Figures:
+    """The run's last figures. The supervisor crashes in each of those phases, or later where one went by unseen."""
+    seen, crashes, order = -1, list(crashes_in), list(Phase)
+    async with asyncio.timeout(110):
+        while True:
+            figures = await system.ref("replay").ask(WaitFigures(since=seen, wait_s=5), timeout_s=15)
+            seen = figures.revision
+            if crashes and order.index(figures.phase.phase) >= order.index(crashes[0]):
+                crashes.pop(0)
+                with pytest.raises(Exception, match="crash"):
+                    await system.ref("entropulse").ask(Crash(), timeout_s=30)
+            if figures.phase.phase is Phase.DONE:
+                assert not crashes
+                return figures

@@ -25,7 +25,6 @@ from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, PhaseRe
 from actors.settings import DemosConfig
 from policy import checkpoints, tensorfiles
 from policy.errors import NoModel
-from policy.plugins import PlayedTask
 from runtime.errors import ActorFailed
 from runtime.logs.reader import read_logs
 from runtime.messaging.message import Version
@@ -190,20 +189,9 @@ async def test_from_demonstrations_to_rl_and_back_after_a_killed_rank(tmp_path: 
         steps = run.logged("learner_step")
         assert [line["kind"] for line in steps[:4]] == ["cross_entropy"] * 3 + ["grpo"]
         assert all(line["t0"] < line["t1"] for line in steps)
-        seconds = {"wait_s", "read_s", "pack_s", "forward_s", "backward_s", "optimizer_s"}
-        assert seconds | {"accuracy"} <= steps[0]["figures"].keys()
         assert all(line["figures"]["wait_s"] > 0 for line in steps)
         assert [line["figures"]["stay_step"] for line in steps[:4]] == [0.0, 1.0, 2.0, 0.0]
-        of_rl = {
-            "kl",
-            "clip_fraction",
-            "dual_clip_fraction",
-            "mismatch_mean",
-            "mismatch_max",
-            "ratio_mean",
-            "ratio_max",
-        }
-        assert seconds | of_rl | {"reference_s", "staleness_max", "agreement_max"} <= steps[3]["figures"].keys()
+        assert {"wait_s", "reference_s", "kl", "staleness_max"} <= steps[3]["figures"].keys()
         announced = run.logged("weights_announced")[-1]
         assert (announced["samplers"], announced["missed"]) == (["sampler/0"], ["sampler/1"])
 
@@ -316,15 +304,11 @@ async def test_a_segment_that_is_gone_costs_its_groups_and_samples_and_not_the_r
         assert run.logged("payloads_unreadable", "replay")[-1]["groups"] > 0
 
 
-def same(played: PlayedTask) -> list[float]:
-    return [0.5] * len(played.steps)
-
-
 @pytest.mark.slow
 async def test_a_batch_whose_own_rewards_are_equal_ends_its_groups_and_not_the_learner(
     tmp_path: Path, base: Path
 ) -> None:
-    rl = RlConfig(reward=f"{__name__}:same")
+    rl = RlConfig(reward="tests.actors.learner.test_batches:same")
     async with running(tmp_path / "run", base, rl=rl) as run:
         await run.seats.play(2, None)
         await run.enter(Phase.BC, steps=1)

@@ -11,11 +11,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from actors.errors import EngineGone, SamplerError
 from actors.sampler import messages
 from actors.sampler.config import SamplersConfig, SamplerSettings
-from actors.sampler.health import EngineRecord, EngineState, Gate
+from actors.sampler.health import EngineHealth, EngineRecord, EngineState, Gate
 from actors.sampler.loader import WeightsVerdict
 from actors.sampler.messages import Canary, Weights
 from actors.sampler.weights import SamplerWeights, WantedWeights
@@ -305,3 +307,49 @@ async def test_a_new_life_is_trusted_with_nothing_and_each_change_wakes_who_wait
     await asyncio.sleep(0)
     record.wake()
     await asyncio.wait_for(waiting, 60)
+
+
+# -- the record of an engine alone: no request reaches one whose weights were not read back after it came up
+
+VERSIONS = st.sampled_from([BASE, ONE, TWO])
+READ_BACK = st.tuples(st.none() | VERSIONS, VERSIONS, st.booleans())
+HEALTHY = EngineHealth().answered().read_back(BASE, BASE)
+
+
+@given(st.lists(st.sampled_from(["answered", "lost", "succeeded"]) | READ_BACK, max_size=40))
+def test_healthy_only_after_a_read_back_and_only_an_answered_request_ends_a_streak(events):
+    health, read_back, up, streak = EngineHealth(), None, False, 0
+    for event in events:
+        before = health
+        if isinstance(event, tuple):
+            version, asked, sound = event
+            health = health.read_back(version, asked, sound=sound)
+            read_back = version if up and sound else None
+        else:
+            health = getattr(health, event)()
+            up = event == "answered" or (up and event != "lost")
+            read_back = None if event == "lost" else read_back
+            streak = streak + 1 if event == "lost" else streak
+            streak = 0 if event == "succeeded" and before.state is EngineState.HEALTHY else streak
+        assert (before.state, health.state) != (EngineState.DEAD, EngineState.HEALTHY)
+        assert (health.served is not None) == (health.state is EngineState.HEALTHY)
+        if health.state is EngineState.HEALTHY:
+            assert health.served == read_back
+        assert health.streak == streak
+
+
+def test_what_was_asked_for_is_served_and_nothing_else_in_its_place():
+    assert (HEALTHY.state, HEALTHY.served) == (EngineState.HEALTHY, BASE)
+    assert HEALTHY.read_back(BASE, ONE) == HEALTHY, "newer weights on their way stop no requests"
+    assert HEALTHY.read_back(ONE, ONE).served == ONE
+    for version in (TWO, None):
+        assert (health := HEALTHY.read_back(version, ONE)).state is EngineState.STALE
+        assert health.served is None
+    stale = HEALTHY.read_back(ONE, ONE, sound=False)
+    assert (stale.state, stale.served) == (EngineState.STALE, None)
+    assert stale.answered().succeeded() == stale.read_back(BASE, ONE) == stale
+    assert stale.read_back(ONE, ONE).served == ONE
+
+
+def test_losses_are_counted_once():
+    assert HEALTHY.lost().losses == HEALTHY.lost().lost().losses == 1
