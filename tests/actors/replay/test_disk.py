@@ -14,23 +14,33 @@ from actors.replay.messages import Commit, Fault, Figures, GetFigures, NoWork, O
 from runtime import disk
 from runtime.errors import DiskRefuses
 from runtime.logs.reader import read_logs
+from runtime.messaging.refs import Ref
 from runtime.system import ActorSpec, ActorSystem
 from tests.actors.replay.ledger_tools import Play, settings
-from tests.heard import until
+from tests.heard import logged
 from tests.small_disk import fill, needs_root, small_disk
+
+
+async def begun(system: ActorSystem) -> Ref:
+    """The actor of a ledger that wants demonstrations, as a seat asks it."""
+    config = settings(incarnation="test", demos=8)
+    await system.spawn(ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=config))
+    return system.ref("replay", "desktop/0")
+
+
+def solved(work: Reservation) -> Commit:
+    outcome = Outcome(success=True, reason="verified")
+    return Commit(token=work.token, seat="desktop/0", outcome=outcome, steps=[], wall_s=1.0, busy_s=1.0)
 
 
 @needs_root
 async def test_a_full_disk_is_named_and_the_run_goes_on_once_there_is_room(tmp_path: Path) -> None:
     with small_disk(tmp_path / "run") as run:
         async with ActorSystem(run) as system:
-            config = settings(incarnation="test", demos=8)
-            await system.spawn(ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=config))
-            replay = system.ref("replay", "desktop/0")
+            replay = await begun(system)
             work = await replay.ask(Reserve(seat="desktop/0", request_id="r0"), timeout_s=20)
             assert isinstance(work, Reservation)
-            outcome = Outcome(success=True, reason="verified")
-            done = Commit(token=work.token, seat="desktop/0", outcome=outcome, steps=[], wall_s=1.0, busy_s=1.0)
+            done = solved(work)
             ballast = fill(run)
             for _ in range(2):
                 with pytest.raises(DiskRefuses, match=r"disk is full \(make room there; the run goes on by itself"):
@@ -75,23 +85,12 @@ def held(path: Path) -> Iterator[None]:
 async def test_a_slow_disk_is_named_and_loses_nothing(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(disk, "SLOW_AFTER_S", 0.3)
     async with ActorSystem(tmp_path, stall_after_s=0.5) as system:
-        config = settings(incarnation="test", demos=8)
-        await system.spawn(ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=config))
-        replay = system.ref("replay", "desktop/0")
+        replay = await begun(system)
         works = [await replay.ask(Reserve(seat=f"desktop/{n}", request_id=f"r{n}"), timeout_s=20) for n in range(4)]
         assert all(isinstance(work, Reservation) for work in works)
         with held(tmp_path / "ledger.sqlite"):
-            outcome = Outcome(success=True, reason="verified")
-            commits = [
-                asyncio.ensure_future(
-                    replay.ask(
-                        Commit(token=work.token, seat="s", outcome=outcome, steps=[], wall_s=1.0, busy_s=1.0),
-                        timeout_s=30,
-                    )
-                )
-                for work in works
-            ]
-            await until(lambda: list(read_logs(tmp_path, event="disk_slow")))
+            commits = [asyncio.ensure_future(replay.ask(solved(work), timeout_s=30)) for work in works]
+            await logged(tmp_path, "disk_slow")
             await asyncio.sleep(0.6)
             assert not any(commit.done() for commit in commits), "nobody is told what is not durable"
         await asyncio.gather(*commits)

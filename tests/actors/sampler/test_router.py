@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -19,7 +21,7 @@ from actors.errors import DesktopFault, EngineGone, SamplerTimeout
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling, VersionSpan
 from actors.sampler import router as routing
 from actors.sampler.messages import Generate, Generated, Refused
-from actors.sampler.router import HIT, MOVED, NEW, SLACK_TOKENS, DispatchActor, DispatchSettings, PassedOn, Router
+from actors.sampler.router import HIT, MOVED, NEW, SLACK_TOKENS, DispatchSettings, PassedOn, Router
 from apis.observation import Observation
 from policy.errors import EngineBusy
 from policy.tokenizer import Tokenizer
@@ -136,18 +138,33 @@ class Sampler(Actor):
         return Generated(output_ids=[1], logprobs=[-1.0], spans=[span], finish="stop", cached_tokens=0)
 
 
+def router(*samplers: str, timeout_s: float = 20.0) -> ActorSpec:
+    settings = DispatchSettings(samplers=list(samplers), generate_timeout_s=timeout_s)
+    return ActorSpec(name="router", factory="actors.sampler.router:DispatchActor", config=settings)
+
+
+def step(number: int) -> Generate:
+    """What is asked for a step of one episode."""
+    sampling = Sampling(temperature=1.0, max_new_tokens=4)
+    return Generate(rid=f"e.{number}", prompt_ids=[1], sampling=sampling, affinity="e")
+
+
+@asynccontextmanager
+async def routed(folder: Path, does: dict[str, str], timeout_s: float = 20.0) -> AsyncIterator[ActorSystem]:
+    """Two samplers that do as they are told, and a router before them."""
+    Sampler.does, Sampler.asked = does, []
+    Sampler.came, Sampler.held = asyncio.Event(), asyncio.Event()
+    async with ActorSystem(folder) as system:
+        samplers = [ActorSpec(name=name, factory=Sampler) for name in NAMES]
+        await system.spawn(*samplers, router(*NAMES, timeout_s=timeout_s))
+        yield system
+
+
 async def ask(folder: Path, does: dict[str, str], count: int = 1, timeout_s: float = 20.0) -> list[str]:
     """Who was asked for `count` steps of one episode."""
-    Sampler.does, Sampler.asked = does, []
-    settings = DispatchSettings(samplers=NAMES, generate_timeout_s=timeout_s)
-    async with ActorSystem(folder) as system:
-        await system.spawn(*(ActorSpec(name=name, factory=Sampler) for name in NAMES))
-        await system.spawn(ActorSpec(name="router", factory=DispatchActor, config=settings))
-        for step in range(count):
-            request = Generate(
-                rid=f"e.{step}", prompt_ids=[1], sampling=Sampling(temperature=1.0, max_new_tokens=4), affinity="e"
-            )
-            reply = await system.ref("router").ask(request, timeout_s=30)
+    async with routed(folder, does, timeout_s) as system:
+        for number in range(count):
+            reply = await system.ref("router").ask(step(number), timeout_s=30)
             assert isinstance(reply, Refused) == (does.get(Sampler.asked[-1]) == "refuse")
     return Sampler.asked
 
@@ -165,13 +182,9 @@ async def test_a_failing_engine_costs_a_try_elsewhere(tmp_path: Path, fault: str
 
 async def test_the_tokens_that_each_sampler_drew_are_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routing, "_REPORT_S", 0.02)
-    Sampler.does = {}
-    async with ActorSystem(tmp_path) as system:
-        await system.spawn(*(ActorSpec(name=name, factory=Sampler) for name in NAMES))
-        await system.spawn(ActorSpec(name="router", factory=DispatchActor, config=DispatchSettings(samplers=NAMES)))
-        request = Generate(rid="e.0", prompt_ids=[1], sampling=Sampling(temperature=1.0, max_new_tokens=4))
-        for _ in range(3):
-            await system.ref("router").ask(request, timeout_s=30)
+    async with routed(tmp_path, {}) as system:
+        for number in range(3):
+            await system.ref("router").ask(step(number), timeout_s=30)
         await until(lambda: sum(sum(line["drawn"].values()) for line in read_logs(tmp_path, event="routed")) == 3)
 
 
@@ -182,30 +195,18 @@ async def test_no_engine_at_all_ends_at_the_deadline(tmp_path: Path, fault: str)
 
 
 async def test_a_sampler_that_leaves_has_answered_first_and_is_asked_no_more(tmp_path: Path) -> None:
-    Sampler.does, Sampler.asked = {}, []
-    Sampler.came, Sampler.held = asyncio.Event(), asyncio.Event()
-    both = DispatchSettings(samplers=NAMES)
-
-    def router(names: list[str]) -> ActorSpec:
-        return ActorSpec(name="router", factory=DispatchActor, config=DispatchSettings(samplers=names))
-
-    def step(rid: str) -> Generate:
-        return Generate(rid=rid, prompt_ids=[1], sampling=Sampling(temperature=1.0, max_new_tokens=4), affinity="e")
-
-    async with ActorSystem(tmp_path) as system:
-        await system.spawn(*(ActorSpec(name=name, factory=Sampler) for name in NAMES), router(both.samplers))
-        Sampler.does = {"sampler/0": "hold"}
-        first = asyncio.ensure_future(system.ref("router").ask(step("e.0"), timeout_s=30))
+    async with routed(tmp_path, {"sampler/0": "hold"}) as system:
+        first = asyncio.ensure_future(system.ref("router").ask(step(0), timeout_s=30))
         await Sampler.came.wait()
-        leaving = asyncio.ensure_future(system.configure(router(NAMES[1:])))
+        leaving = asyncio.ensure_future(system.configure(router(NAMES[1])))
         await seen(system, "router", doing="sampler/1: 0 tokens")
-        await system.ref("router").ask(step("e.1"), timeout_s=30)  # its episode began at the one that leaves
+        await system.ref("router").ask(step(1), timeout_s=30)  # its episode began at the one that leaves
         assert not leaving.done()
         Sampler.held.set()
         await first
         await leaving
         await system.remove(NAMES[:1])
-        await system.ref("router").ask(step("e.2"), timeout_s=30)
+        await system.ref("router").ask(step(2), timeout_s=30)
     assert Sampler.asked == ["sampler/0", "sampler/1", "sampler/1"]
     assert not [line for line in read_logs(tmp_path) if line["event"] == "request_moved"]
 
@@ -244,10 +245,9 @@ def test_what_is_no_list_is_refused(wrong: object) -> None:
 PLACERS = Path(__file__).resolve().parents[2] / "runtime"  # of a placer that places hosts on this machine
 
 
-def router(*samplers: str) -> ActorSpec:
-    settings = DispatchSettings(samplers=list(samplers), generate_timeout_s=30.0)
-    factory = "actors.sampler.router:DispatchActor"
-    return ActorSpec(name="router", factory=factory, config=settings, host="router")
+def away(*samplers: str) -> ActorSpec:
+    """A router in a process of its own."""
+    return msgspec.structs.replace(router(*samplers, timeout_s=30.0), host="router")
 
 
 @pytest.mark.slow
@@ -271,7 +271,7 @@ async def test_a_lost_router_is_a_fault_and_comes_back_as_it_was_told(
             seat = SampledAnswers([system.ref("router", "desktop/0")], tokenizer, work, "g", 35.0)
             await seat.answer(step, Prompt(user="x"), Observation(windows=(), elements=()), [], None)
 
-        await system.spawn(*(ActorSpec(name=name, factory=Sampler) for name in NAMES), router(*NAMES))
+        await system.spawn(*(ActorSpec(name=name, factory=Sampler) for name in NAMES), away(*NAMES))
         await answer(1, 0)
         (pid,) = [one.pid for one in await system.statuses() if one.name == "router"]
         Sampler.does = dict.fromkeys(NAMES, "hold")
@@ -286,7 +286,7 @@ async def test_a_lost_router_is_a_fault_and_comes_back_as_it_was_told(
         assert lost.value.culprit == "sampler", "no desktop and no task pays for it"
         Sampler.held.set()
         Sampler.does = {}
-        await system.configure(router(NAMES[1]))  # while it is gone: its next life begins so
+        await system.configure(away(NAMES[1]))  # while it is gone: its next life begins so
         Sampler.asked.clear()
         await answer(3, 0)
         assert Sampler.asked == NAMES[1:]
