@@ -24,6 +24,7 @@ from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.pool.pool import open_provider
 from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.qemu import machine
+from actors.desktop.providers.qemu import monitor as monitor_module
 from actors.desktop.providers.qemu.monitor import Monitor
 from actors.errors import DesktopFault
 from apis.tasks.verify.verify import WantedFile
@@ -47,7 +48,8 @@ def disk(tmp_path: Path) -> Path:
     (home / "docs" / "plum.txt").write_bytes(b"a\n\xff")
     (home / "link").symlink_to("/etc/passwd")
     (home / "shut").write_text("x")
-    for path in (tmp_path / "disk", home, *home.rglob("*")):
+    (tmp_path / "disk" / "run").mkdir()
+    for path in (tmp_path / "disk", *(tmp_path / "disk").rglob("*")):
         os.lchown(path, USER, -1)
     return tmp_path / "disk"
 
@@ -153,6 +155,31 @@ async def test_events_are_passed_over_and_answers_are_not_believed(tmp_path: Pat
             await asked(tmp_path, answer, 0.5)
     with pytest.raises(DesktopFault, match="forwards no port"):
         machine.forwarded("Hub -1 (net):")
+
+
+async def test_an_agent_that_still_answers_former_connections_is_understood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A guest that was busy answers all at once: for each try an error, as of what is no JSON, and that try's mark."""
+    monkeypatch.setattr(monitor_module, "TRY_S", 0.5)
+    asked, owed = 0, b""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked, owed
+        with contextlib.closing(writer), contextlib.suppress(ConnectionError):
+            while line := await reader.readline():
+                asked += 1
+                mark = msgspec.json.decode(line.lstrip(b"\xff"))["arguments"]["id"]
+                owed += b'{"error": {"class": "GenericError"}}\n\xff{"return": %d}\n' % mark
+                if asked > 2:
+                    writer.write(owed)
+                    owed = b""
+
+    async with await asyncio.start_unix_server(serve, tmp_path / "ga"):
+        monitor = Monitor(tmp_path / "ga", "the agent")
+        await monitor.sync(20.0)
+        monitor.close()
+    assert asked == 3
 
 
 def of_machines(test: T) -> T:

@@ -35,6 +35,7 @@ TOOL_S = 60.0
 TOOL_CPU_S = 10
 FILES = 256
 HOME, DUMPED = "home.img", "dump"
+AGENT, HELPER = "ga", "helper"
 # By the image's own kernel without any disk: one that gets so far runs Linux. KVM may be there and run none.
 BOOTED = b"Kernel panic - not syncing: VFS"
 PROBE_S = 20.0
@@ -111,27 +112,43 @@ def rights(lease: UserLease) -> list[str]:
     return [*argv, "--"]
 
 
-def qemu(
-    image: Image, config: QemuConfig, kind: Accelerator, disk: Path, *, listeners: tuple[int, int], state_fd: int
-) -> list[str]:
-    """The command line of a machine with `disk` as its root, which listens at two sockets: QMP's and its agent's.
+# A machine that is stored has seen HOME's disk: empty, and larger than any. Another one is put in its place.
+_NO_HOME = f"driver=null-co,node-name=home,size={1 << 40},read-zeroes=on"
+DEVICES = f"""-device virtio-blk-pci,drive=root -device virtio-blk-pci,drive=home
+    -device virtio-rng-pci -device virtio-serial-pci
+    -device virtserialport,chardev=agent,name=org.qemu.guest_agent.0
+    -device virtserialport,chardev=helper,name={HELPER}
+    -netdev user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:{GUEST_PORT}
+    -device virtio-net-pci,netdev=net,mac={MAC},romfile="""
 
-    With `state_fd` it goes on from there, and may start no program.
+
+def qemu(
+    image: Image,
+    config: QemuConfig,
+    kind: Accelerator,
+    disks: tuple[Path, Path],
+    *,
+    listeners: Sequence[int],
+    state_fd: int,
+) -> list[str]:
+    """The command line of a machine with `disks` as its root and HOME's, which listens at three sockets: QMP's, its
+    agent's and its helper's.
+
+    With `state_fd` it goes on from there, and may start no program. Without, it has no HOME yet.
     """
-    monitor, agent = listeners
-    devices = f"""-device virtio-blk-pci,drive=root -device virtio-rng-pci -device virtio-serial-pci
-        -chardev socket,id=agent,fd={agent},server=on,wait=off
-        -device virtserialport,chardev=agent,name=org.qemu.guest_agent.0
-        -netdev user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:{GUEST_PORT}
-        -device virtio-net-pci,netdev=net,mac={MAC},romfile=
+    monitor, agent, helper = listeners
+    devices = f"""-chardev socket,id=agent,fd={agent},server=on,wait=off
+        -chardev socket,id=helper,fd={helper},server=on,wait=off {DEVICES}
         -chardev socket,id=monitor,fd={monitor},server=on,wait=off -mon chardev=monitor,mode=control"""
     loaded = f"""-incoming fd:{state_fd} -S
         -sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"""
     size = f"-no-reboot -smp {config.cpus} -m {config.memory_mib - OWN_MIB}"
     words = f"{_BARE} {_PROCESSOR[kind]} {size} {devices} {loaded if state_fd >= 0 else ''}".split()
     boot = ["-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", _KERNEL_LINE]
-    root = f"file={str(disk).replace(',', ',,')},format=qcow2,if=none,id=root,cache=unsafe,werror=report,rerror=report"
-    return [PROGRAM, *words, *boot, "-drive", root]
+    root, own = (str(disk).replace(",", ",,") for disk in disks)
+    root = f"file={root},format=qcow2,if=none,id=root,cache=unsafe,werror=report,rerror=report"
+    own = f"driver=raw,node-name=home,file.driver=file,file.filename={own}" if state_fd >= 0 else _NO_HOME
+    return [PROGRAM, *words, *boot, "-drive", root, "-blockdev", own]
 
 
 def forwarded(said: str) -> int:
@@ -149,14 +166,16 @@ def overlay(below: Path, place: Path, uid: int) -> None:
 
 
 def make_home(disk: Path, uid: int, size_bytes: int) -> None:
-    """Make HOME's disk of `disk`/home, for a guest that knows `uid` as its own user. Blocks. Raises DesktopFault."""
+    """Make HOME's disk of `disk`/home and of the session's keys in `disk`/run, for a guest that knows `uid` as its own
+    user. Blocks. Raises DesktopFault."""
     image = disk / HOME
     image.touch(mode=0o600)
     os.truncate(image, size_bytes)
     os.chown(image, uid, -1)
     options = ("-O", "^has_journal,^resize_inode", "-m", "0", "-N", str(INODES), "-E", "root_owner=0:0")
     argv = ["mke2fs", "-q", "-F", "-t", "ext4", *options, "-d", "/source", "/home.img"]
-    _tool(_as_guest(argv, [("--ro-bind", disk / "home", "/source/home"), ("--bind", image, "/home.img")]), uid)
+    source = [("--ro-bind", disk / name, f"/source/{name}") for name in ("home", "run")]
+    _tool(_as_guest(argv, [*source, ("--bind", image, "/home.img")]), uid)
     remove_folder(disk / "home")
 
 

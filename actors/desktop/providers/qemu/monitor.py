@@ -66,23 +66,29 @@ class Monitor:
         arguments: Mapping[str, object] = NO_ARGUMENTS,
         within_s: float = ANSWER_S,
         lead: bytes = b"",
+        only: object = msgspec.UNSET,
     ) -> Any:
-        """What a command returns, which comes after `lead`; events are passed over. Raises DesktopFault."""
+        """What a command returns, which comes after `lead`; events are passed over, as is what is not `only`.
+
+        Raises DesktopFault.
+        """
         reader, writer = self._open()
-        answer = _Answer()
+        answered = False
         try:
             async with asyncio.timeout(within_s):
                 async with self._turn:
                     writer.write(lead + msgspec.json.encode({"execute": command, "arguments": arguments}) + b"\n")
                     await writer.drain()
-                    while answer.result is msgspec.UNSET and answer.error is None:
+                    while not answered:
                         answer = msgspec.json.decode((await reader.readline()).rpartition(_CLEAR)[2], type=_Answer)
+                        said = answer.result is not msgspec.UNSET or answer.error is not None
+                        answered = said if only is msgspec.UNSET else answer.result == only
         except TimeoutError:
             raise fault(FaultCause.OUTSIDE_VIEW, f"{self._what} {command}: no answer in {within_s:g} s") from None
         except (OSError, ValueError, msgspec.DecodeError) as error:
             raise fault(FaultCause.OUTSIDE_VIEW, f"{self._what} {command}: {error}"[:300]) from error
         finally:
-            if answer.result is msgspec.UNSET and answer.error is None:
+            if not answered:
                 self.close()  # a late answer would be taken for that of the next command
         if answer.error is not None:
             raise fault(FaultCause.OUTSIDE_VIEW, f"{self._what} {command}: {answer.error}"[:300])
@@ -102,11 +108,13 @@ class Monitor:
             mark = int.from_bytes(os.urandom(4))
             try:
                 await self.connect()
-                if await self.order("guest-sync-delimited", {"id": mark}, TRY_S, _CLEAR) == mark:
-                    return
+                # It may yet answer what former connections asked.
+                await self.order("guest-sync-delimited", {"id": mark}, TRY_S, _CLEAR, mark)
+                return
             except DesktopFault:
                 if asyncio.get_running_loop().time() > until:
                     raise
+                await asyncio.sleep(_LOOK_S)
 
     async def run(self, script: str, given: bytes, within_s: float) -> None:
         """Run a shell script as the machine's root by the agent, with that input. Raises DesktopFault."""

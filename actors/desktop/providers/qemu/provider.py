@@ -51,16 +51,49 @@ TRANSLATED = "no hardware acceleration: qemu translates each instruction of the 
 _LOOK_S = 0.02
 _USER, _RUN, _MOUNTED = command.GUEST_USER, command.GUEST_RUN, "/run/desktop"
 _AS_USER = f"setpriv --reuid {_USER} --regid {_USER} --init-groups"
+# Waits in the stored machine for orders, each a line: so a machine that goes on from there starts no program for them.
+_HELPER = rf"""
+import ctypes, fcntl, json, os, time
+libc = ctypes.CDLL(None, use_errno=True)
+def mount(what, where, kind, flags):
+    if libc.mount(what, where, kind, flags, None):
+        raise OSError(ctypes.get_errno(), "mount")
+def take(now):
+    time.clock_settime(time.CLOCK_REALTIME, now)
+    mount(b"/dev/vdb", b"{_MOUNTED}", b"ext4", 1030)  # MS_NOATIME | MS_NOSUID | MS_NODEV
+    mount(b"{_MOUNTED}/home", b"{command.GUEST_HOME}", None, 4096)  # MS_BIND
+def of_disk(call):
+    place = os.open("{_MOUNTED}", os.O_RDONLY)
+    fcntl.ioctl(place, call, 0)
+    os.close(place)
+orders = dict(wait=lambda: None, take=take, freeze=lambda: of_disk(0xC0045877), thaw=lambda: of_disk(0xC0045878))
+port = open("/dev/virtio-ports/{machine.HELPER}", "r+b", buffering=0)
+while True:
+    line = port.readline()
+    if not line.endswith(b"\n"):  # nobody is there
+        time.sleep(0.02)
+        continue
+    try:
+        order = json.loads(line)
+        orders[order["execute"]](**order["arguments"])
+        answer = dict([("return", None)])
+    except Exception as error:
+        answer = dict(error=str(error))
+    port.write(json.dumps(answer).encode() + b"\n")
+"""
 # What the first agent and the first login read is in memory in the end, so that no later one waits for a disk.
 _SESSION = f"""set -e
 tar -x -C / --no-same-owner
 ip link set lo up; ip link set eth0 up; ip address add 10.0.2.15/24 dev eth0
-install -d -m 0755 /run/sshd
+install -d -m 0755 /run/sshd {_MOUNTED}
 install -d -m 0700 -o {_USER} /run/user {_RUN} {command.GUEST_HOME}; chmod 0755 /run/user
+for file in host_key authorized_keys sshd_config; do ln -s {_MOUNTED}/run/$file {_RUN}/$file; done
 echo "127.0.1.1 $(hostname)" >>/etc/hosts
 rm -rf /tmp/.X11-unix; install -d -m 1777 /tmp/.X11-unix
 if test -s /root/password; then usermod -aG sudo {_USER}; chpasswd </root/password; rm /root/password; fi
 sync; echo 3 >/proc/sys/vm/drop_caches
+cd /
+setsid {command.PYTHON} -I -S -c {shlex.quote(_HELPER)} </dev/null >/run/helper.log 2>&1 &
 cd {command.GUEST_HOME}
 setsid {_AS_USER} %(more)s env -i USER={_USER} %(session)s </dev/null >/run/session.log 2>&1 &
 for _ in $(seq %(tries)d); do test -e {_RUN}/session.json && break; sleep 0.1; done
@@ -68,23 +101,16 @@ test -e {_RUN}/session.json
 {_AS_USER} timeout 120 {" ".join(command.AGENT)} </dev/null >/dev/null 2>&1 || true
 sync
 """
-_HOME = f"""set -e
-tar -x -C {_RUN} --no-same-owner; date -u -s "@$(cat {_RUN}/now)" >/dev/null
-cd {_RUN}; chown {_USER} host_key authorized_keys sshd_config
-for _ in $(seq 400); do test -e /dev/vdb && break; sleep 0.05; done
-mkdir -p {_MOUNTED}
-mount -t ext4 -o nosuid,nodev,noatime /dev/vdb {_MOUNTED}
-mount --bind {_MOUNTED}/home {command.GUEST_HOME}
-"""
 
 
 class _Machine:
-    """One running qemu: its two sockets, and whether it is stopped for good."""
+    """One running qemu: its sockets, and whether it is stopped for good."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
         self.monitor = Monitor(sandbox.plug, "qemu")
-        self.agent = Monitor(sandbox.folder / AGENT, "the machine's agent")
+        self.agent = Monitor(sandbox.folder / machine.AGENT, "the machine's agent")
+        self.helper = Monitor(sandbox.folder / machine.HELPER, "the machine's helper")
         self.port = 0
         self.frozen = False
         self.turn = asyncio.Lock()
@@ -96,7 +122,7 @@ class _Machine:
     async def stop(self) -> None:
         """Have the guest write HOME to its disk, then stop its processors. Raises DesktopFault."""
         try:
-            await self.agent.order("guest-fsfreeze-freeze-list", {"mountpoints": [_MOUNTED]}, FLUSH_S)
+            await self.helper.order("freeze", within_s=FLUSH_S)
         except DesktopFault as silent:
             if not self.sandbox.alive:
                 raise
@@ -105,18 +131,15 @@ class _Machine:
 
     async def go_on(self) -> None:
         await self.monitor.order("cont")
-        await self.agent.order("guest-fsfreeze-thaw", within_s=FLUSH_S)
+        await self.helper.order("thaw", within_s=FLUSH_S)
 
     async def copied(self) -> None:
         """Copy what HOME's disk holds to where it is read."""
         await asyncio.to_thread(machine.dump, self.sandbox.disk, self.sandbox.lease.uid)
 
     def close(self) -> None:
-        self.monitor.close()
-        self.agent.close()
-
-
-AGENT = "ga"
+        for one in (self.monitor, self.agent, self.helper):
+            one.close()
 
 
 class QemuProvider(SandboxProvider):
@@ -164,6 +187,7 @@ class QemuProvider(SandboxProvider):
             spec.height,
             config.client_password,
             _SESSION,
+            machine.DEVICES,
         )
         own = hashlib.blake2b(repr(parts).encode(), digest_size=6).hexdigest()
         place = self._image.folder / STORED / f"{self._marks}.{own}"
@@ -236,15 +260,10 @@ class QemuProvider(SandboxProvider):
         finally:
             os.close(state)
         await _until(running, "query-status", "paused", LOAD_S)
-        disk = {"driver": "file", "filename": str(sandbox.disk / machine.HOME)}
-        await running.monitor.order("blockdev-add", {"driver": "raw", "file": disk, "node-name": "home"})
-        await running.monitor.order("device_add", {"driver": "virtio-blk-pci", "drive": "home", "id": "home"})
-        await running.monitor.order("cont")
         networks = await running.monitor.order("human-monitor-command", {"command-line": "info usernet"})
         running.port = machine.forwarded(str(networks))
-        await running.agent.sync(LOAD_S)
-        given: dict[str, bytes | Path] = {path.name: path for path in (sandbox.disk / "run").iterdir()}
-        await running.agent.run(_HOME, home.packed(given | {"now": b"%d" % time.time()}), HOME_S)
+        await running.monitor.order("cont")
+        await running.helper.order("take", {"now": time.time()}, HOME_S)
         return running.pid
 
     async def _launch_first(self, sandbox: Sandbox, spec: abc.DesktopSpec) -> int:
@@ -265,6 +284,7 @@ class QemuProvider(SandboxProvider):
             "root/password": line.encode(),
         }
         await running.agent.run(script, home.packed(given), SESSION_S)
+        await running.helper.order("wait", within_s=SESSION_S)
         return running.pid
 
     async def _run(self, sandbox: Sandbox, state_fd: int) -> _Machine:
@@ -272,14 +292,14 @@ class QemuProvider(SandboxProvider):
         running = self._machines[sandbox.name] = _Machine(sandbox)
         with contextlib.ExitStack() as opened:
             listeners = []
-            for path in (sandbox.plug, sandbox.folder / AGENT):
+            for path in (sandbox.plug, sandbox.folder / machine.AGENT, sandbox.folder / machine.HELPER):
                 listeners.append(opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)))
                 listeners[-1].bind(str(path))
                 listeners[-1].listen(1)
-            fds = listeners[0].fileno(), listeners[1].fileno()
-            disk = sandbox.disk / OVERLAY
+            fds = [listener.fileno() for listener in listeners]
+            disks = sandbox.disk / OVERLAY, sandbox.disk / machine.HOME
             argv = machine.rights(sandbox.lease) + machine.qemu(
-                self._image, self._config, self._accelerator, disk, listeners=fds, state_fd=state_fd
+                self._image, self._config, self._accelerator, disks, listeners=fds, state_fd=state_fd
             )
             log = opened.enter_context((sandbox.disk / LOG).open("wb"))
             sandbox.process = command.started(
@@ -288,7 +308,9 @@ class QemuProvider(SandboxProvider):
         sandbox.outer, sandbox.init = Watched(sandbox.process.pid), Watched(sandbox.process.pid)
         sandbox.warnings += await asyncio.to_thread(cgroups.enter, sandbox.groups, [running.pid])
         try:
-            await running.monitor.connect()
+            # All at once: the guest of a stored machine had somebody at the other end.
+            for one in (running.helper, running.agent, running.monitor):
+                await one.connect()
             await running.monitor.order("qmp_capabilities")
         except DesktopFault as silent:
             raise fault(FaultCause.SANDBOX_REFUSED, sandbox.last_words() or silent.detail) from silent
