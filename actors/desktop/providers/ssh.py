@@ -126,13 +126,9 @@ class SshMachine:
 
     async def home(self) -> str:
         """HOME of the machine's user. Raises DesktopFault."""
-        try:
-            async with self.errand(ANSWER_S) as connection:
-                place = str((await connection.run('printf %s "$HOME"', check=False)).stdout)
-        except (TimeoutError, asyncssh.Error, OSError) as error:
-            raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self.config.host}: {error}"[:300]) from error
-        if not place.startswith("/"):
-            raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self.config.host}: HOME is {place[:80]!r}")
+        place = await self.output('printf %s "$HOME"')
+        if place is None or not place.startswith("/"):
+            raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self.config.host}: HOME is {str(place)[:80]!r}")
         return place
 
     @contextlib.asynccontextmanager

@@ -232,6 +232,18 @@ def test_a_cheat_that_was_not_really_tried_counts_neither_as_passed_nor_as_refus
     assert not trouble(again, "", passes, changed=True)
 
 
+def test_settings_are_overwritten_in_a_home_that_lacks_some_programs(tmp_path: Path) -> None:
+    """As on machines reached by SSH, where LibreOffice has no profile yet."""
+    (cheat,) = (cheat for cheat in CHEATS if cheat.name == "settings overwritten")
+    for path in (".config/libfm/libfm.conf", ".config/chromium/Default/Bookmarks", ".config/other/kept"):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text("own")
+    script = str(cheat.script(scenes("file_manager", 1)[0]))
+    assert subprocess.run([SHELL, "-s"], input=script.encode(), cwd=tmp_path, check=False).returncode == 0
+    changed = [path.name for path in tmp_path.rglob("*") if path.is_file() and path.read_text() == "x\n"]
+    assert changed == ["libfm.conf"]
+
+
 @pytest.mark.parametrize("ending", ["docx", "xlsx", "odp"])
 def test_an_edit_of_a_document_that_does_not_apply_ends_with_a_status(ending: str, tmp_path: Path) -> None:
     families = {"docx": "writer_text", "xlsx": "calc_cell", "odp": "slides_text"}
