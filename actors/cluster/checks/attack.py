@@ -46,7 +46,8 @@ SHOWN = 20
 LOOKS = 6  # at HOME, until two in turn are alike
 SCRIPT_S = 300.0  # for one cheat, which may start the office on a busy machine
 PATH = "/usr/bin:/bin:/usr/sbin"
-_KEPT = "/tmp/kept"  # noqa: S108 - of the desktop
+# Of the desktop, or of its machine, on which others may be cheated on.
+_KEPT = '"/tmp/kept$(pwd -P | tr / _)"'
 _KEEP = f"rm -rf {_KEPT}; cp -a . {_KEPT}"
 # What a cheat has locked up must be opened to be removed; programs that run may write meanwhile.
 _BACK = f"chmod -R u+rwX . 2>/dev/null; find . -mindepth 1 -delete; cp -a {_KEPT}/. ."
@@ -87,12 +88,14 @@ class AttackedBody(LeasedDesktop):
         scripts = [(cheat, script) for cheat in cheats if (script := cheat.script(scene)) is not None]
         try:
             async with _connected(self._desktop) as connection:
-                kept = Manifest()
+                kept, failed = Manifest(), ""
                 for _ in range(LOOKS):  # on a slow machine a program may still be at what the last action asked for
                     if (there := (await self.look([])).manifest) == kept:
                         break
                     kept = there
-                    await _run(connection, self.home, _KEEP)
+                    failed = await _run(connection, self.home, _KEEP)
+                if failed:
+                    raise DesktopFault("attack_failed", f"HOME can't be put back later: {failed}"[:300], "host")
                 for cheat, script in scripts:
                     began = time.monotonic()
                     failed = await _run(connection, self.home, script)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from actors.cluster import cli
+from actors.cluster.checks import attack
 from actors.cluster.checks import cheats as scenes_module
 from actors.cluster.checks import static as form
 from actors.cluster.checks.attack import trouble
@@ -242,6 +243,32 @@ def test_settings_are_overwritten_in_a_home_that_lacks_some_programs(tmp_path: P
     assert subprocess.run([SHELL, "-s"], input=script.encode(), cwd=tmp_path, check=False).returncode == 0
     changed = [path.name for path in tmp_path.rglob("*") if path.is_file() and path.read_text() == "x\n"]
     assert changed == ["libfm.conf"]
+
+
+def in_shell(script: str, folder: Path) -> None:
+    subprocess.run([SHELL, "-s"], input=script.encode(), cwd=folder, check=True)
+
+
+def test_homes_of_one_machine_are_kept_apart(tmp_path: Path) -> None:
+    places = [tmp_path / name / "home" for name in ("one", "two")]
+    for place in places:
+        place.mkdir(parents=True)
+        (place / "own").write_text(place.parent.name)
+        in_shell(attack._KEEP, place)
+    for place in places:
+        (place / "own").unlink()
+        in_shell(f"{attack._BACK}; rm -rf {attack._KEPT}", place)
+        assert (place / "own").read_text() == place.parent.name
+
+
+@pytest.mark.desktop
+def test_a_home_that_can_not_be_put_back_is_not_cheated_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attack, "_KEEP", "echo no room >&2; exit 1")
+    assert cli.main(["tasks", "attack", "desktop", "--family", "text_editor"]) == 1
+    told = capsys.readouterr().out
+    assert "HOME can't be put back later: status 1: no room" in told
 
 
 @pytest.mark.parametrize("ending", ["docx", "xlsx", "odp"])

@@ -241,7 +241,7 @@ def docker_host(base: Path) -> Iterator[MachineConfig]:
     podman = ["podman", "--runtime", "runc", "--cgroup-manager", "cgroupfs"]
     sshd = [
         "bwrap", "--cap-add", "ALL", "--unshare-pid", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc",
-        "--dev", "/dev", "--tmpfs", "/home", "--dir", "/home/worker",
+        "--dev", "/dev", "--tmpfs", "/home", "--dir", "/home/worker", "--perms", "1777", "--tmpfs", "/tmp",
         "--bind", str(base), str(base), "--ro-bind", str(base / "passwd"), "/etc/passwd",
         "setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--",
         "/usr/sbin/sshd", "-D", "-e", "-p", str(port), "-f", str(base / "sshd_config"),
