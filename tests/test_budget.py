@@ -18,8 +18,8 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python, and of TOML that it reads.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (137, 3),
-    "actors/cluster": (14062, 71),
-    "actors/desktop": (11094, 47),
+    "actors/cluster": (14065, 71),
+    "actors/desktop": (11139, 47),
     "actors/entropulse": (702, 4),
     "actors/front": (1400, 10),
     "actors/learner": (2383, 10),
