@@ -123,7 +123,7 @@ types: setup
 
 # Whether the tests can fail: a patch for each invariant, and small changes of chosen modules (ARGS="--each 0": none of these).
 mutants: setup
-	$(PY) tests/mutants/run.py $(ARGS)
+	$(PY) -m tests.mutants.run $(ARGS)
 
 wheel: setup
 	bash deploy/setup/wheel_check.sh

@@ -21,8 +21,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from areas import AREAS, PRELOADED
-from mutate import Mutant, mutants
+from tests.mutants.areas import AREAS, PRELOADED
+from tests.mutants.mutate import Mutant, mutants
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCEPTED = Path(__file__).resolve().parent / "accepted.txt"

@@ -5,7 +5,7 @@ tests/mutants/<invariant>.patch is applied. A patch that no longer applies, an i
 failure. Then small changes of the modules in areas.py are made by mutate.py, some of each module or with --all every
 one, and each is caught by its module's tests or explained in accepted.txt.
 
-Usage: python tests/mutants/run.py [INVARIANT | AREA | MODULE ...] [--all] [--each N] [--seed N] [--budget S]
+Usage: python -m tests.mutants.run [INVARIANT | AREA | MODULE ...] [--all] [--each N] [--seed N] [--budget S]
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-import generated
-from areas import AREAS
+from tests.mutants import generated
+from tests.mutants.areas import AREAS
 
 ROOT = Path(__file__).resolve().parents[2]
 PATCHES = Path(__file__).resolve().parent

@@ -7,8 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from areas import AREAS
-from generated import ROOT
+
+from tests.mutants.areas import AREAS
+from tests.mutants.generated import ROOT
 
 
 def test_no_test_that_catches_mutants_is_left_to_the_longer_proofs() -> None:

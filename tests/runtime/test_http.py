@@ -78,11 +78,8 @@ async def asked(server: TestServer, path: str, timeout_s: float = 10.0) -> tuple
         return got.status, got.headers.get("Packed", ""), got.body
 
 
-async def test_an_answer_is_whole_and_unpacked_whatever_its_status(server: TestServer) -> None:
+async def test_an_answer_is_whole_and_unpacked_and_no_redirect_is_followed(server: TestServer) -> None:
     assert await asked(server, "/echo") == (418, "identity", b"{}")
-
-
-async def test_no_redirect_is_followed(server: TestServer) -> None:
     assert (await asked(server, "/moved"))[0] == 302
 
 

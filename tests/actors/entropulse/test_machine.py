@@ -134,12 +134,6 @@ def test_a_counted_switch_says_what_the_curves_showed(tmp_path: Path) -> None:
     assert pulse["evidence"].keys() >= FITTED
 
 
-def test_supervision_only(tmp_path: Path) -> None:
-    world = World(tmp_path, settings(total_rl_steps=0))
-    world.run()
-    assert [phase for phase, _ in world.causes] == ["bc", "rl", "done"]
-
-
 def test_no_demonstration_succeeds(tmp_path: Path) -> None:
     world = World(tmp_path, settings(demos=1))
     figures = msgspec.structs.replace(world.play.figures(), demo_attempts=4)

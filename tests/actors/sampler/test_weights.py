@@ -57,16 +57,6 @@ def test_what_was_pinned_first_comes_first_where_an_engine_holds_one_version(sin
     assert (ONE in wanted.pinned, wanted.deferred(ONE)) == (False, False)
 
 
-def test_a_start_falls_back_to_verified_weights_that_still_exist(tmp_path: Path) -> None:
-    base = Weights(version=BASE, location="base")
-    wanted = WantedWeights(base, single=True)
-    assert wanted.fallback == base
-    wanted.verified = Weights(version=ONE, location=str(tmp_path / "one"))
-    assert wanted.fallback == base
-    folder(tmp_path / "one")
-    assert wanted.fallback == wanted.verified
-
-
 class Engine(Server):
     """A server and its life: scores of `held` are right unless `wrong` names it."""
 
