@@ -1,4 +1,4 @@
-"""Real desktops to play tasks on."""
+"""Real desktops to play tasks on, and a store of task files."""
 
 from __future__ import annotations
 
@@ -9,8 +9,16 @@ import pytest
 
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
 from actors.desktop.pool.pool import DesktopPool
+from apis.tasksets import store
 
 pytest.register_assert_rewrite(*(f"tests.apis.{name}" for name in ("moves", "plays")))
+
+
+@pytest.fixture
+def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store of task files of a test's own."""
+    monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
+    return tmp_path / "store"
 
 
 @pytest.fixture

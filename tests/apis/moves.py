@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from apis.actions.grammar import parse
 from apis.actions.gui import Action, Exit
-from apis.observation import Observation
+from apis.observation import Observation, from_guest
 from apis.prompts.compact import element_names, window_names
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from apis.tasks.words import HELD_OUT, TRAIN
+
+Row = list[object]  # an element, as the guest lists it
 
 
 def families_on(app: str) -> list[str]:
@@ -25,6 +27,15 @@ def parts(families: Sequence[str]) -> list[str]:
         for name in families
         for split in ((TRAIN, HELD_OUT) if tasks.FAMILIES[name].trained else (HELD_OUT,))
     ]
+
+
+def screen(
+    wm_class: str, title: str, rows: list[Row], other: str = "", title_behind: str = "xterm", info: str = ""
+) -> Observation:
+    """A window in front with these elements, and perhaps another one behind."""
+    windows = [{"id": 5, "class": wm_class, "title": title, "active": True}]
+    windows += [{"id": 0xC00003, "class": other, "title": title_behind, "active": False}] * bool(other)
+    return from_guest({"windows": windows, "elements": rows, "info": info})
 
 
 def moved(task_id: str, observation: Observation, history: list[Turn], route: str = "gui", seed: int = 0) -> Action:

@@ -13,14 +13,13 @@ from typing import Any, NamedTuple
 import docx
 import openpyxl
 import pptx
-from docx.enum.text import WD_ALIGN_PARAGRAPH, WD_BREAK
+from docx.enum.text import WD_BREAK
 from docx.opc.constants import RELATIONSHIP_TYPE
 from docx.opc.packuri import PackURI
 from docx.opc.part import Part
 from docx.oxml import parse_xml
 from openpyxl.styles import Font, PatternFill
 from PIL import Image
-from pptx.dml.color import RGBColor
 from pptx.util import Inches, Pt
 
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
@@ -70,12 +69,11 @@ def text(*parts: str | Step) -> bytes:
     return saved(made)
 
 
-def styled(*runs: str, align: Any = None, **looks: Any) -> Step:
+def styled(*runs: str, **looks: Any) -> Step:
     """A paragraph of runs that look so."""
 
     def made(document: Any) -> None:
         paragraph = document.add_paragraph()
-        paragraph.alignment = align
         for said in runs:
             one = paragraph.add_run(said)
             for name, value in looks.items():
@@ -84,11 +82,11 @@ def styled(*runs: str, align: Any = None, **looks: Any) -> Step:
     return made
 
 
-def table(*rows: list[str], style: str | None = None) -> Step:
+def table(*rows: list[str]) -> Step:
     """A table of texts, in a docx."""
 
     def made(document: Any) -> None:
-        grid = document.add_table(len(rows), len(rows[0]), style)
+        grid = document.add_table(len(rows), len(rows[0]))
         for at, row in enumerate(rows):
             for column, said in enumerate(row):
                 grid.cell(at, column).text = said
@@ -190,39 +188,29 @@ GRID = (["a", "b"], ["c", "d"])
 TEXTS: list[tuple[str, bytes, bytes, bool]] = [
     ("same", text("one", "two"), text("one", "two"), True),
     ("bold", text("one"), text(styled("one", bold=True, size=Pt(30))), True),
-    ("centred", text("one"), text(styled("one", align=WD_ALIGN_PARAGRAPH.CENTER, bold=None)), True),
     ("a heading", text("one"), text(lambda made: made.add_heading("one", 2)), True),
-    ("a list", text("one"), text(lambda made: made.add_paragraph("one", style="List Bullet")), True),
     ("one paragraph for two", text("one", "two"), text("onetwo"), True),
     ("runs for a run", text("one"), text(styled("o", "ne", italic=True)), True),
     ("empty paragraphs", text("one"), text("", "one", ""), True),
     ("a letter", text("one"), text("onE"), False),
     ("a blank", text("one"), text("one "), False),
-    ("a comma left out", text("one, two"), text("one two"), False),
     ("order", text("one", "two"), text("two", "one"), False),
     ("more", text("one"), text("one", "two"), False),
-    ("nothing", text("one"), text(), False),
     ("a header", text("one"), text(headed("page"), "one"), True),
-    ("a table's style", text("one", table(*GRID)), text("one", table(*GRID, style="Table Grid")), True),
     ("blanks in a cell", text(table(*GRID)), text(table(["a ", " b"], ["c", "d"])), True),
     ("a cell", text(table(*GRID)), text(table(["a", "b"], ["c", "e"])), False),
     ("a table's shape", text(table(*GRID)), text(table(["a", "b", "c", "d"])), False),
-    ("a table left out", text("one", table(*GRID)), text("one"), False),
     ("a table's place", text("one", table(*GRID)), text(table(*GRID), "one"), False),
     ("a table as text", text(table(["a", "b"])), text("a, b"), False),
     ("another picture", text("one", drawn("red")), text("one", drawn("blue", 2.0)), True),
-    ("a picture left out", text("one", drawn()), text("one"), False),
     ("a second picture", text("one", drawn()), text("one", drawn(), drawn()), False),
     ("a picture's place", text("one", drawn(), "two"), text(drawn(), "one", "two"), False),
     ("a page break", text("one", broken(), "two"), text("one", broken(), "two"), True),
     ("a break of a line", text("one", broken(), "two"), text("one", broken(WD_BREAK.LINE), "two"), False),
-    ("no page break", text("one", broken(), "two"), text("one", "two"), False),
     ("another author", text(commented("good")), text(commented("good", "b")), True),
     ("another comment", text(commented("good")), text(commented("bad")), False),
-    ("a comment left out", text(commented("good")), text("note"), False),
     ("a comment's text in the body", text(commented("good")), text("notegood"), False),
     ("a link", text(xml(linked("one"))), text("one"), True),
-    ("a link's text", text(xml(linked("one"))), text(xml(linked("two"))), False),
     ("recorded insertion", text("one"), text("one", xml(inserted("two"))), True),
     ("moved away under tracking", text("one"), text("one", xml(taken_away("two"))), True),
     ("a text box in two branches", text("one", xml(boxed("in"))), text("one", xml(branched("in"))), True),
@@ -231,7 +219,6 @@ TEXTS: list[tuple[str, bytes, bytes, bool]] = [
     ("another footnote", text(noted("source")), text(noted("sources")), False),
     ("a footnote in the body", text(noted("source")), text("seesource"), False),
     ("a text box", text("one", xml(boxed("in"))), text("one", xml(boxed(" in "))), True),
-    ("another text box", text("one", xml(boxed("in"))), text("one", xml(boxed("out"))), False),
     ("no text box", text("one", xml(boxed("in"))), text("in", "one"), False),
 ]  # fmt: skip
 
@@ -302,13 +289,6 @@ def spoken(said: str) -> Step:
     return made
 
 
-def painted(slide: Any) -> None:
-    """A background."""
-    fill = slide.background.fill
-    fill.solid()
-    fill.fore_color.rgb = RGBColor(255, 0, 0)
-
-
 A, B = box("one"), box("two", 3)
 SHOWS: list[tuple[str, bytes, bytes, bool]] = [
     ("same", slides([A, B]), slides([A, B]), True),
@@ -316,7 +296,6 @@ SHOWS: list[tuple[str, bytes, bytes, bool]] = [
     ("moved", slides([A]), slides([box("one", 5)]), True),
     ("order of boxes", slides([A, B]), slides([B, A]), True),
     ("notes", slides([A, spoken("say")]), slides([A, spoken("else")]), True),
-    ("a background", slides([A]), slides([painted, A]), True),
     ("an empty box", slides([A]), slides([A, box(""), shape()]), True),
     ("blanks around", slides([A]), slides([box(" one ")]), True),
     ("lines for a line", slides([box("one two")]), slides([box("one \ntwo")]), True),
@@ -325,7 +304,6 @@ SHOWS: list[tuple[str, bytes, bytes, bool]] = [
     ("a letter", slides([A]), slides([box("onE")]), False),
     ("a blank within", slides([box("one two")]), slides([box("one  two")]), False),
     ("two boxes for one", slides([box("one two")]), slides([A, B]), False),
-    ("more", slides([A]), slides([A, B]), False),
     ("twice", slides([A]), slides([A, A]), False),
     ("less", slides([A, B]), slides([A]), False),
     ("another slide", slides([A], [B]), slides([A]), False),
@@ -333,13 +311,11 @@ SHOWS: list[tuple[str, bytes, bytes, bool]] = [
     ("order of slides", slides([A], [B]), slides([B], [A]), False),
     ("on the other slide", slides([A, B], []), slides([A], [B]), False),
     ("another picture", slides([A, shown()]), slides([shown("blue", 4), A]), True),
-    ("a picture left out", slides([A, shown()]), slides([A]), False),
     ("a second picture", slides([A, shown()]), slides([A, shown(), shown()]), False),
     ("a table", slides([gridded(*GRID)]), slides([gridded(["a ", "b"], ["c", " d"])]), True),
     ("a cell", slides([gridded(*GRID)]), slides([gridded(["a", "b"], ["c", "e"])]), False),
     ("a table's shape", slides([gridded(*GRID)]), slides([gridded(["a", "b", "c", "d"])]), False),
     ("a table as boxes", slides([gridded(["one", "two"])]), slides([A, B]), False),
-    ("a table as a box", slides([gridded(["one", "two"])]), slides([box("one, two")]), False),
 ]
 
 
@@ -379,21 +355,11 @@ BOOKS: list[tuple[str, bytes, bytes, bool, dict[str, Any]]] = [
     ("a currency", book(SEEN), book(SEEN, {"B2": '"$"#,##0.00'}), True, ON),
     ("an empty text", book(SEEN), book(SEEN | {"B4": ""}), True, {"answer_position": "B1:B4"}),
     ("more in the range", book(SEEN), book(SEEN | {"B4": 1}), False, {"answer_position": "B1:B4"}),
-    ("less in the range", book(SEEN), book({"A1": "item"}), False, ON),
     ("zero for nothing", book(SEEN), book(SEEN | {"B4": 0}), False, {"answer_position": "B4"}),
     ("true for one", book({"A1": True}), book({"A1": 1}), True, {"answer_position": "A1"}),
-    ("a word for true", book({"A1": True}), book({"A1": "TRUE"}), False, {"answer_position": "A1"}),
     ("case", book(SEEN), book(SEEN | {"B1": "Price"}), False, ON),
     ("a formula without a result", book(SEEN), book(SEEN | {"B3": "=1+1"}), False, ON),
-    ("one cell", book(SEEN), book(SEEN | {"B3": 9}), True, {"answer_position": "B2"}),
     ("the first sheet", book(SEEN, Other={"B2": 1}), book(SEEN, Other={"B2": 2}), True, ON),
-    (
-        "a sheet by name",
-        book(SEEN, Other={"B2": 1}),
-        book({}, Other={"B2": 1}),
-        True,
-        {"answer_position": "'Other'!B2"},
-    ),
     ("another sheet", book(SEEN, Other={"B2": 1}), book(SEEN, Other={"B2": 2}), False, {"answer_position": "Other!B2"}),
     ("a lost sheet", book(SEEN, Other={"B2": 1}), book(SEEN), False, {"answer_position": "'Other'!B2"}),
     ("a quote", book(SEEN, Other={"B2": 1}), book(SEEN, Other={"B2": 2}), False, {"answer_position": "Other'!B2:B3"}),
@@ -405,29 +371,14 @@ BOOKS: list[tuple[str, bytes, bytes, bool, dict[str, Any]]] = [
         {"answer_position": "Other'!B2:B3"},
     ),
     ("the last range", book(SEEN), book(SEEN | {"B2": 9}), True, {"answer_position": "B2,B3"}),
-    ("in the last range", book(SEEN), book(SEEN | {"B3": 9}), False, {"answer_position": "B2,B3"}),
     ("an hour of a day", book({"A1": DAY}), book({"A1": DAY.replace(hour=9)}), True, {"answer_position": "A1"}),
     ("past noon", book({"A1": DAY}), book({"A1": DAY.replace(hour=20)}), False, {"answer_position": "A1"}),
     ("another day", book({"A1": DAY}), book({"A1": DAY + timedelta(days=1)}), False, {"answer_position": "A1"}),
     ("a day's number", book({"A1": DAY.replace(hour=0)}), book({"A1": 45352}), True, {"answer_position": "A1"}),
     ("a day as text", book({"A1": DAY}), book({"A1": "2024-03-01"}), False, {"answer_position": "A1"}),
-    (
-        "another form of a day",
-        book({"A1": DAY}),
-        book({"A1": DAY}, {"A1": "d. mmm yyyy"}),
-        True,
-        {"answer_position": "A1"},
-    ),
     ("seconds", book({"A1": time(8, 30, 1)}), book({"A1": time(8, 30, 59)}), True, {"answer_position": "A1"}),
     ("minutes", book({"A1": time(8, 30)}), book({"A1": time(8, 31)}), False, {"answer_position": "A1"}),
     ("a time as text", book({"A1": time(8, 30)}), book({"A1": "08:30"}), True, {"answer_position": "A1"}),
-    (
-        "a duration",
-        book({"A1": timedelta(hours=30)}),
-        book({"A1": timedelta(hours=30)}),
-        True,
-        {"answer_position": "A1"},
-    ),
     (
         "a longer duration",
         book({"A1": timedelta(hours=30)}),

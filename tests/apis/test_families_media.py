@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from apis.actions.gui import Action, Click, Exit, Hotkey, Tool, Type, Wait, line
-from apis.observation import Observation, from_guest
+from apis.observation import Observation
 from apis.plans.action import Call, plan
 from apis.prompts.compact import element_names
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from apis.tasks.families import vlc, web
-from tests.apis.moves import moved
+from tests.apis.moves import moved, screen
 
 ROUTES = [
     (name, route)
@@ -24,11 +24,9 @@ Shown = tuple[str, str, str]  # tag, name, text
 CHROME, VLC, MOUSEPAD = "Chromium", "vlc", "Mousepad"
 
 
-def looked(wm_class: str, title: str, rows: list[Shown], info: str = "", other: str = "") -> Observation:
-    windows = [{"id": 5, "class": wm_class, "title": title, "active": True}]
-    windows += [{"id": 6, "class": other, "title": "behind", "active": False}] * bool(other)
-    elements = [[tag, name, text, 5, 30 * n, 90, 20, ["sen", "edt"], 0] for n, (tag, name, text) in enumerate(rows)]
-    return from_guest({"windows": windows, "elements": elements, "info": info})
+def looked(wm_class: str, title: str, shown: list[Shown], info: str = "", other: str = "") -> Observation:
+    rows = [[tag, name, text, 5, 30 * n, 90, 20, ["sen", "edt"], 0] for n, (tag, name, text) in enumerate(shown)]
+    return screen(wm_class, title, rows, other, info=info)
 
 
 def browser(titles: tuple[str, ...], front: str, star: str, *more: Shown, other: str = "") -> Observation:

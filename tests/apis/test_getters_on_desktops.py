@@ -22,6 +22,8 @@ from tests.apis.task_files import Part, bring, launched, of_command, of_file, ra
 from tests.apis.test_package import cases
 from tests.apis.test_task_files_on_desktops import CLAIM
 
+pytestmark = pytest.mark.usefixtures("own_store")
+
 LOCK = "org.gnome.desktop.screensaver lock-enabled"
 FAR = "https://www.amazon.com/"
 CHROME = ("google-chrome", "--remote-debugging-port=1337")
@@ -179,15 +181,12 @@ NAMES = (
 @pytest.mark.proof
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_kind_of_getter_is_judged_as_known(
-    pool: DesktopPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+async def test_a_kind_of_getter_is_judged_as_known(pool: DesktopPool, tmp_path: Path, name: str) -> None:
     if not published.is_here():
         pytest.skip("make osworld-judge")
     kind = next(one for one in kinds() if one.name == name)
     if kind.needs and not shutil.which(kind.needs, path="/usr/bin:/usr/games"):
         pytest.skip(f"{kind.needs} is not here")
-    monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
     files = []
     for side, config in (("right", kind.right), ("wrong", kind.wrong)):
         task = {"id": side, "instruction": "Do it", "config": config, "evaluator": kind.evaluator}

@@ -19,7 +19,6 @@ from apis.tasks.metrics.metric import scored
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME, Task, data_url
 from apis.tasks.verify.verify import FileView
-from apis.tasksets import store
 from apis.tasksets.coverage import covered, unsound
 from apis.tasksets.getters import downloads
 from apis.tasksets.steps import carried
@@ -112,9 +111,8 @@ def test_published_files_are_sound_and_a_start_that_is_what_is_expected_is_not(
 
 
 def test_check_eval_and_run_go_by_the_guard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, own_store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
     tasksets.set_of.cache_clear()
     place = tmp_path / "mine"
     place.mkdir()

@@ -21,6 +21,8 @@ from tests.apis.plays import Said
 from tests.apis.task_files import Part, bring, loaded, of_command, of_file, ran, rule
 from tests.apis.test_task_files_on_desktops import CLAIM
 
+pytestmark = pytest.mark.usefixtures("own_store")
+
 FORGED = "#!/bin/sh\necho new.log\n"
 # Everywhere that a desktop looks for programs, and where shells and Python look for more.
 FORGES = f"""
@@ -71,10 +73,7 @@ async def played(pool: DesktopPool, task: str, script: str) -> Play:
     return await player.play(task, lambda _: Said(CLAIM))
 
 
-async def test_forged_programs_make_no_success_of_an_undone_task(
-    pool: DesktopPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
+async def test_forged_programs_make_no_success_of_an_undone_task(pool: DesktopPool, tmp_path: Path) -> None:
     task = task_file(tmp_path, "ls", **asks(["ls", f"{HOME}/Documents", "|", "grep", "new.log"], "new.log"))
     forged = await played(pool, task, FORGES)
     assert (forged.success, forged.faults) == (False, []), forged.detail
@@ -87,10 +86,7 @@ async def test_forged_programs_make_no_success_of_an_undone_task(
     assert "beside what was asked" in harmed.detail
 
 
-async def test_steps_after_the_last_action_change_the_copy_that_is_read(
-    pool: DesktopPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
+async def test_steps_after_the_last_action_change_the_copy_that_is_read(pool: DesktopPool, tmp_path: Path) -> None:
     script = b"cp Documents/new.log made.txt; echo kept > other.txt; echo roses"
     steps = [bring({"eval.sh": script}), ran("bash eval.sh", stdout="said")]
     results, roses = [of_file("made.txt"), {"type": "cache_file", "path": "said"}], rule(expected=["roses"])
@@ -101,10 +97,7 @@ async def test_steps_after_the_last_action_change_the_copy_that_is_read(
     assert done.success, done.detail
 
 
-async def test_what_only_a_live_desktop_knows_is_said_to_be_its_own_word(
-    pool: DesktopPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
+async def test_what_only_a_live_desktop_knows_is_said_to_be_its_own_word(pool: DesktopPool, tmp_path: Path) -> None:
     task = task_file(tmp_path, "runs", **asks("ps ax | grep '[X]vfb'", "Xvfb"))
     live = await played(pool, task, ":")
     assert live.success, live.detail

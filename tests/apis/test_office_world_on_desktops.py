@@ -13,13 +13,15 @@ from actors.desktop.faults import Culprit
 from actors.desktop.player import Play
 from actors.desktop.pool.pool import DesktopPool
 from apis.tasks import osworld
-from apis.tasks.osworld import data_url
 from apis.tasksets import store
 from apis.tasksets.getters import WantedFixture
 from tests.apis.plays import told
 from tests.apis.standins import office, standins
+from tests.apis.task_files import bring
 from tests.apis.test_guard import OFFICEWORLD
 from tests.apis.test_task_files_on_desktops import CLAIM
+
+pytestmark = pytest.mark.usefixtures("own_store")
 
 NEAR = "golb"  # in the place of the word that the expected file has
 BATCH = 10  # files of a kind in one test
@@ -27,9 +29,8 @@ BATCH = 10  # files of a kind in one test
 
 def ended(task: dict[str, Any], name: str, end: bytes) -> dict[str, Any]:
     """The task with its start's last content: the office shows it, and what comes after the last action saves it."""
-    files = [{"url": data_url(end), "path": task["evaluator"]["result"]["path"]}]
     before, opened = task["config"][:-1], task["config"][-1]
-    return {**task, "id": name, "config": [*before, {"type": "download", "parameters": {"files": files}}, opened]}
+    return {**task, "id": name, "config": [*before, bring({task["evaluator"]["result"]["path"]: end}), opened]}
 
 
 @pytest.mark.proof
@@ -37,11 +38,10 @@ def ended(task: dict[str, Any], name: str, end: bytes) -> dict[str, Any]:
 @pytest.mark.parametrize("first", [0, BATCH])
 @pytest.mark.parametrize("domain", ["ow-docx", "ow-pptx", "ow-xlsx"])
 async def test_right_ends_near_misses_and_starts_are_judged_as_known(
-    pool: DesktopPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, domain: str, first: int
+    pool: DesktopPool, tmp_path: Path, domain: str, first: int
 ) -> None:
     if not OFFICEWORLD.is_dir():
         pytest.skip("published task files do not lie beside this checkout")
-    monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
     files, known = [], []
     for file in sorted((OFFICEWORLD / domain).glob("*.json"))[first : first + BATCH]:
         task, fixtures = osworld.load(file.read_bytes()), standins(osworld.load(file.read_bytes()))

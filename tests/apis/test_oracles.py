@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from apis.actions.gui import Exit, Quote, SwitchWindow, line
-from apis.observation import Observation, from_guest
+from apis.observation import Observation
 from apis.prompts.compact import element_names
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
@@ -20,32 +20,24 @@ from tests.apis import test_families_media as media
 from tests.apis import test_families_slides as slides
 from tests.apis import test_families_writer as writer
 from tests.apis.code_stand_in import window_of
-from tests.apis.moves import answers_alike, families_on, moved
+from tests.apis.moves import Row, answers_alike, families_on, moved, screen
 
-Row = list[object]
 MENU: Row = ["menu", "File", "", 0, 19, 39, 25, ["sen"], 0]
 
 
-def looked(wm_class: str, title: str, rows: list[Row], other: str = "", title_behind: str = "xterm") -> Observation:
-    windows = [{"id": 5, "class": wm_class, "title": title, "active": True}]
-    if other:
-        windows.append({"id": 0xC00003, "class": other, "title": title_behind, "active": False})
-    return from_guest({"windows": windows, "elements": rows})
-
-
 def editor(title: str, text: str, other: str = "") -> Observation:
-    return looked("Mousepad", title, [MENU, ["text", "", text, 1, 47, 1278, 670, ["sen", "edt"], 0]], other)
+    return screen("Mousepad", title, [MENU, ["text", "", text, 1, 47, 1278, 670, ["sen", "edt"], 0]], other)
 
 
 def manager(names: list[str], chosen: str = "", title: str = "Documents") -> Observation:
     rows: list[Row] = [["text", "", f"/home/agent/{title}", 197, 48, 1047, 34, ["sen", "edt"], 0]]
     for n, name in enumerate(sorted(names)):
         rows.append(["icon", "", name, 162 + 94 * n, 91, 88, 82, ["sen", "sel"] if name == chosen else ["sen"], 0])
-    return looked("Pcmanfm", title, rows)
+    return screen("Pcmanfm", title, rows)
 
 
 def terminal(text: str, other: str = "", note: str = "") -> Observation:
-    return looked("XTerm", "xterm", [["terminal", "", text, 1, 20, 1278, 690, ["sen", "edt"], 0]], other, note)
+    return screen("XTerm", "xterm", [["terminal", "", text, 1, 20, 1278, 690, ["sen", "edt"], 0]], other, note)
 
 
 def first_look(task_id: str) -> Observation:

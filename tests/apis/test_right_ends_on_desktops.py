@@ -9,22 +9,25 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from actors.cluster.config import tasksets
 from actors.desktop.pool.pool import DesktopPool
 from apis.tasks import osworld
-from apis.tasks.osworld import HOME, data_url
+from apis.tasks.osworld import HOME
 from apis.tasksets import published, store
 from apis.tasksets.coverage import covered
 from apis.tasksets.getters import WantedFixture
 from tests.apis.plays import told
 from tests.apis.standins import standins
+from tests.apis.task_files import bring, ran
 from tests.apis.test_standins import wanted
 from tests.apis.test_task_files import OSWORLD
 from tests.apis.test_task_files_on_desktops import CLAIM
+
+pytestmark = pytest.mark.usefixtures("own_store")
 
 MAIL = ".thunderbird/t5q2a5hp.default-release/ImapMail/outlook.office365.com/msgFilterRules.dat"
 MOVED = (
@@ -96,10 +99,8 @@ ENDINGS = [
 def ended(file: Path, name: str, end: dict[str, bytes], closed: str, folder: Path) -> Path:
     """The task file, called `name`, with `end` put there once all is set up."""
     task = json.loads(file.read_bytes())
-    files = [{"url": data_url(data), "path": f"{HOME}/{path}"} for path, data in end.items()]
-    gone = f"pkill {closed}; while pgrep {closed}; do sleep 0.1; done"
-    close = [{"type": "execute", "parameters": {"command": gone, "shell": True}}] if closed else []
-    steps: list[dict[str, Any]] = [*task["config"], *close, {"type": "download", "parameters": {"files": files}}]
+    gone = ran(f"pkill {closed}; while pgrep {closed}; do sleep 0.1; done", shell=True)
+    steps = [*task["config"], *([gone] if closed else []), bring({f"{HOME}/{path}": end[path] for path in end})]
     place = folder / f"{name}.json"
     place.write_text(json.dumps({**task, "id": name, "config": steps}))
     return place
@@ -108,12 +109,9 @@ def ended(file: Path, name: str, end: dict[str, bytes], closed: str, folder: Pat
 @pytest.mark.proof
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.task)
-async def test_a_right_end_scores_and_a_near_miss_does_not(
-    pool: DesktopPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: Ending
-) -> None:
+async def test_a_right_end_scores_and_a_near_miss_does_not(pool: DesktopPool, tmp_path: Path, ending: Ending) -> None:
     if not OSWORLD.is_dir():
         pytest.skip("published task files do not lie beside this checkout")
-    monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
     (file,) = OSWORLD.glob(f"{ending.task}*.json")
     task = osworld.load(file.read_bytes())
     fixtures = standins(task)

@@ -104,9 +104,8 @@ def test_a_script_that_set_up_brings_to_judge_by_is_not_the_policys_to_change(co
     ("name", "strict", "success"), [("osworld", False, True), ("osworld", True, False), ("mine", False, False)]
 )
 def test_collateral_is_said_beside_a_published_score_and_counts_elsewhere(
-    name: str, strict: bool, success: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, strict: bool, success: bool, tmp_path: Path, own_store: Path
 ) -> None:
-    monkeypatch.setenv(store.PLACE, str(tmp_path))
     (tmp_path / "os").mkdir()
     path = tmp_path / "os" / "t.json"
     path.write_bytes(dump(COPIED))

@@ -245,8 +245,7 @@ def test_what_is_expected_of_a_file_that_was_brought_is_what_was_brought(place: 
     assert (scored(b"right"), scored(b"changed")) == (1, 0)
 
 
-def test_fixtures_are_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
+def test_fixtures_are_locked(tmp_path: Path, own_store: Path) -> None:
     wanted, fixtures = WantedFixture("a", "https://x.org/a.odt", "b.odt"), store.Fixtures(loaded())
     with pytest.raises(Lacking, match="fixture"):
         fixtures.content(wanted.url, wanted.name)
@@ -260,8 +259,7 @@ def test_fixtures_are_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         fixtures.content(wanted.url, "b.odt")
 
 
-def test_a_set_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
+def test_a_set_is_locked(tmp_path: Path, own_store: Path) -> None:
     file = tmp_path / "mine" / "a.json"
     file.parent.mkdir()
     file.write_bytes(osworld.dump(loaded()))

@@ -14,9 +14,12 @@ from PIL import Image
 
 from actors.desktop.pool.pool import DesktopPool
 from apis.actions.gui import Exit, line
-from apis.tasks.osworld import HOME, data_url
+from apis.tasks.osworld import HOME
 from apis.tasksets import store
 from tests.apis.plays import told
+from tests.apis.task_files import bring, launched, of_command, of_file, ran, rule
+
+pytestmark = pytest.mark.usefixtures("own_store")
 
 CLAIM = f"done\n{line(Exit(success=True))}"
 
@@ -24,35 +27,31 @@ CLAIM = f"done\n{line(Exit(success=True))}"
 def written(folder: Path, name: str, **changes: Any) -> Path:
     """A task file: a script of the guest's is put there and run, a text is to be typed and saved."""
     notes = f"{HOME}/Documents/notes.txt"
-    files = [
-        {"url": data_url(b"old"), "path": notes},
-        {"url": data_url(b'echo "ran in $HOME" > made.txt\n'), "path": "setup.sh"},
-    ]
     save = "import pyautogui; import time; pyautogui.hotkey('ctrl', 's'); time.sleep(0.5);"
     task = {
         "id": name,
         "instruction": "Type new in notes.txt",
         "config": [
-            {"type": "download", "parameters": {"files": files}},
-            {"type": "execute", "parameters": {"command": "bash setup.sh", "shell": True}},
-            {"type": "launch", "parameters": {"command": ["gedit", notes]}},
+            bring({notes: b"old", "setup.sh": b'echo "ran in $HOME" > made.txt\n'}),
+            ran("bash setup.sh", shell=True),
+            launched("gedit", notes),
             {"type": "activate_window", "parameters": {"window_name": "notes.txt"}},
         ],
         "evaluator": {
             "postconfig": [
-                {"type": "execute", "parameters": {"command": ["python", "-c", save]}},
-                {"type": "execute", "parameters": {"command": f"ls {HOME}/Documents", "stdout": "ls.out"}},
+                ran(["python", "-c", save]),
+                ran(f"ls {HOME}/Documents", stdout="ls.out"),
             ],
             "func": ["file_contains", "check_include_exclude", "file_contains"],
             "result": [
-                {"type": "vm_file", "path": notes, "dest": "notes.txt"},
-                {"type": "vm_command_line", "command": "cat made.txt; sleep 0.1", "shell": True},
+                of_file("Documents/notes.txt"),
+                of_command("cat made.txt; sleep 0.1", shell=True),
                 {"type": "cache_file", "path": "ls.out"},
             ],
             "expected": [
-                {"type": "rule", "rules": {"expected": ["new"]}},
-                {"type": "rule", "rules": {"include": [f"ran in {HOME}"]}},
-                {"type": "rule", "rules": {"expected": ["notes.txt"]}},
+                rule(expected=["new"]),
+                rule(include=[f"ran in {HOME}"]),
+                rule(expected=["notes.txt"]),
             ],
         },
         **changes,
@@ -62,11 +61,8 @@ def written(folder: Path, name: str, **changes: Any) -> Path:
     return path
 
 
-async def test_a_task_file_is_played_and_judged(
-    pool: DesktopPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
-    broken = [{"type": "execute", "parameters": {"command": ["/nowhere/at-all"]}}]
+async def test_a_task_file_is_played_and_judged(pool: DesktopPool, tmp_path: Path) -> None:
+    broken = [ran(["/nowhere/at-all"])]
     files = [written(tmp_path, "edit"), written(tmp_path, "broken", config=broken)]
     name = store.adopt("mine", files, pinned=False)
     broken_id, edit_id = store.ids(name)
@@ -82,21 +78,15 @@ async def test_a_task_file_is_played_and_judged(
 
 
 @pytest.mark.proof
-async def test_an_application_says_before_the_freeze_what_it_does(
-    pool: DesktopPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
+async def test_an_application_says_before_the_freeze_what_it_does(pool: DesktopPool, tmp_path: Path) -> None:
     out = io.BytesIO()
     Image.new("RGB", (64, 48), "red").save(out, "PNG")  # a sound plays on no desktop without a card for it
-    shown = {"url": data_url(out.getvalue()), "path": f"{HOME}/a b.png"}
-    started = [
-        {"type": "download", "parameters": {"files": [shown]}},
-        {"type": "launch", "parameters": {"command": ["vlc", "--image-duration=-1", shown["path"]]}},
-    ]
+    shown = f"{HOME}/a b.png"
+    started = [bring({shown: out.getvalue()}), launched("vlc", "--image-duration=-1", shown)]
     asked = {
         "func": "is_vlc_playing",
         "result": {"type": "vlc_playing_info", "dest": "status.xml"},
-        "expected": {"type": "rule", "rules": {"type": "file_name", "file_name": "a b.png"}},
+        "expected": rule(type="file_name", file_name="a b.png"),
     }
     files = [written(tmp_path, "playing", config=started, evaluator=asked)]
     files.append(written(tmp_path, "silent", config=started[:1], evaluator=asked))
@@ -108,21 +98,18 @@ async def test_an_application_says_before_the_freeze_what_it_does(
 
 @pytest.mark.proof
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
-async def test_the_browser_remembers_visits_of_the_set_up(
-    pool: DesktopPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
+async def test_the_browser_remembers_visits_of_the_set_up(pool: DesktopPool, tmp_path: Path) -> None:
 
     def visits(*urls: str) -> dict[str, Any]:
         ago = "visit_time_from_now_in_seconds"
         pages = [{"url": url, "title": f"About {url}", ago: 3600.0 * n} for n, url in enumerate(urls)]
         return {"type": "update_browse_history", "parameters": {"history": pages}}
 
-    started = {"type": "launch", "parameters": {"command": ["google-chrome", "--remote-debugging-port=1337"]}}
+    started = launched("google-chrome", "--remote-debugging-port=1337")
     asked = {
         "func": "check_history_deleted",
         "result": {"type": "history", "dest": "history.sqlite"},
-        "expected": {"type": "rule", "rules": {"type": "keywords", "keywords": ["tube"]}},
+        "expected": rule(type="keywords", keywords=["tube"]),
     }
     shown = {"type": "chrome_open_tabs", "parameters": {"urls_to_open": ["chrome://history"]}}
     both = [visits("https://a.org/", "https://tube.org/x", "https://a.org/"), started]

@@ -91,17 +91,15 @@ class Server:
         """One that shows the token."""
         return aiohttp.ClientSession(headers=bearer(self.token), **options)
 
-    async def post(self, path: str, body: Any) -> tuple[int, Any]:
+    async def post(self, path: str, body: Any, method: str = "POST") -> tuple[int, Any]:
         """Status and answer, decoded where it is JSON."""
-        async with self.session() as session, session.post(self.url + path, json=body) as answer:
+        async with self.session() as session, session.request(method, self.url + path, json=body) as answer:
             json = answer.content_type == "application/json"
             return answer.status, await (answer.json() if json else answer.text())
 
     async def get(self, path: str) -> tuple[int, Any]:
-        """Like `post`."""
-        async with self.session() as session, session.get(self.url + path) as answer:
-            json = answer.content_type == "application/json"
-            return answer.status, await (answer.json() if json else answer.text())
+        """Like `post`, without a body."""
+        return await self.post(path, None, "GET")
 
     async def generate(self, **body: Any) -> Any:
         """The answer of /generate, which must succeed."""

@@ -71,21 +71,17 @@ def test_so_is_a_file_that_is_missing_or_new(copy: tuple[Path, str]) -> None:
         checkpoints.verify(folder, digest)
 
 
-def test_metadata_that_would_call_a_program_is_refused_even_where_no_digest_is_asked(
-    copy: tuple[Path, str], tmp_path: Path
+@pytest.mark.parametrize("file", [".metadata", "common.pt"])
+def test_what_would_call_a_program_is_refused_even_where_no_digest_is_asked(
+    copy: tuple[Path, str], tmp_path: Path, file: str
 ) -> None:
-    folder, _ = copy
-    (folder / "shards" / ".metadata").write_bytes(pickle.dumps(Calls(os.system, f"touch {tmp_path}/called")))
-    with pytest.raises(ConfigError, match=r"0\.1: .*posix\.system"):
-        Trainer.resume(folder, OptimConfig())
-    assert not (tmp_path / "called").exists()
-
-
-def test_so_is_a_common_part_that_would(copy: tuple[Path, str], tmp_path: Path) -> None:
-    folder, _ = copy
-    torch.save({"more": Calls(os.system, f"touch {tmp_path}/called")}, folder / "shards" / "common.pt")
-    with pytest.raises(ConfigError, match=r"0\.1: "):
-        Trainer.resume(folder, OptimConfig())
+    shards, call = copy[0] / "shards", Calls(os.system, f"touch {tmp_path}/called")
+    if file == ".metadata":
+        (shards / file).write_bytes(pickle.dumps(call))
+    else:
+        torch.save({"more": call}, shards / file)
+    with pytest.raises(ConfigError, match=r"0\.1: .*posix\.system" if file == ".metadata" else r"0\.1: "):
+        Trainer.resume(copy[0], OptimConfig())
     assert not (tmp_path / "called").exists()
 
 

@@ -110,25 +110,21 @@ def raw_png(
     return b"\x89PNG\r\n\x1a\n" + head + extra + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
 
 
+def saved(kind: str = "PNG", **options: object) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (30, 30)).save(file, kind, **options)
+    return file.getvalue()
+
+
 def moving() -> bytes:
-    file = io.BytesIO()
-    Image.new("RGB", (30, 30)).save(file, "PNG", save_all=True, append_images=[Image.new("RGB", (30, 30), "red")])
-    return file.getvalue()
-
-
-def of_format(kind: str) -> bytes:
-    file = io.BytesIO()
-    Image.new("RGB", (30, 30)).save(file, kind)
-    return file.getvalue()
+    return saved(save_all=True, append_images=[Image.new("RGB", (30, 30), "red")])
 
 
 def stuffed() -> bytes:
     """A text chunk that unpacks to 64 MB."""
     text = PngImagePlugin.PngInfo()
     text.add_text("Comment", "a" * (64 << 20), zip=True)
-    file = io.BytesIO()
-    Image.new("RGB", (30, 30)).save(file, "PNG", pnginfo=text)
-    return file.getvalue()
+    return saved(pnginfo=text)
 
 
 HOSTILE = {
@@ -142,9 +138,9 @@ HOSTILE = {
     "sixteen bits": raw_png(30, 30, depth=16, colour=0, data=bytes(61 * 30)),
     "see-through": png_of(30, 30, "LA"),
     "moving": moving(),
-    "a JPEG": of_format("JPEG"),
-    "a GIF": of_format("GIF"),
-    "a TIFF": of_format("TIFF"),
+    "a JPEG": saved("JPEG"),
+    "a GIF": saved("GIF"),
+    "a TIFF": saved("TIFF"),
     "a long comment": stuffed(),
     "a broken checksum": png_of(30, 30).replace(b"IHDR\0\0\0\x1e", b"IHDR\0\0\0\x1f"),
 }
