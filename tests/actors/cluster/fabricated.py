@@ -168,6 +168,15 @@ class Fabricated:
         return self.path
 
 
+def gained(folder: Path, first: list[bool], last: list[bool], **more: Any) -> Fabricated:
+    """A run that learned between its first round and its last."""
+    run = Fabricated(folder, **more)
+    run.learn()
+    run.play(1, "after_bc", "0.2", first)
+    run.play(2, "final", "0.8", last)
+    return run
+
+
 def whole(folder: Path, *, seed: int = 0, arm: str = "", shift: float = 0.0) -> Path:
     run = Fabricated(folder, seed=seed, arm=arm)
     run.learn(shift=shift)

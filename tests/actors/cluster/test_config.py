@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from actors.cluster import cli
 from actors.cluster.config import deploy_files, typed_yaml
 from actors.cluster.config.schema import DESKTOPS_MOST, SEED_MOST, Deploy, SeatsConfig
-from actors.cluster.runs import compose, loop
 from actors.desktop.config import SandboxConfig
 from runtime.errors import ConfigError
+from tests.actors.cluster.unplayed import planned
 
 
 def refusal(data: object, *overrides: str) -> str:
@@ -231,16 +231,12 @@ def test_processes_share_seats_as_their_number_says(seats: int, hosts: int) -> N
     ]
 
 
-def planned(*overrides: str) -> compose.Plan:
-    return loop.training().planned(deploy_files.load("local", overrides)[0], run_dir=Path("run"), incarnation="i")
-
-
 def test_an_answer_leaves_room_for_its_question() -> None:
-    assert planned("sampling.max_new_tokens=4095")
+    assert planned("local", "sampling.max_new_tokens=4095")
     with pytest.raises(
         ConfigError, match=r"^sampling\.max_new_tokens is 4096: it counts from 1 to 4095, .* model\.path"
     ):
-        planned("sampling.max_new_tokens=4096")
+        planned("local", "sampling.max_new_tokens=4096")
 
 
 @pytest.mark.parametrize(

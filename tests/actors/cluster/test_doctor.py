@@ -134,23 +134,20 @@ def checks(monkeypatch: pytest.MonkeyPatch, file: str, *overrides: str) -> dict[
     return {check.name: check for check in doctor.examine(doctor.needs_of(deploy_files.load(file, overrides)[0]))}
 
 
-def test_applications_of_the_files_tasks_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_applications_of_the_files_tasks_are_needed_and_what_judges_wherever_the_desktops_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     light, all_of_them = checks(monkeypatch, "local"), checks(monkeypatch, "sglang-gpu")
     for name, package in (("chromium", "chromium"), ("vlc", "vlc-plugin-qt"), ("soffice", "libreoffice-calc")):
         assert name not in light
         assert all_of_them[name].fatal
         assert package in (all_of_them[name].mend or "")
-
-
-def test_what_judges_documents_is_needed_here_wherever_the_desktops_are(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
     monkeypatch.setattr(doctor.office, "PROGRAM", tmp_path / "missing")
     machine = "{host: a, user: b, client_key: c, host_key: d}"
     few = ("desktops.count=1", "desktops.processes=1", "desktops.warm_pool=0")
     elsewhere = (f"desktops.provider={{type: ssh, machines: [{machine}]}}", *few)
     assert checks(monkeypatch, "sglang-gpu", *elsewhere)["judge"].fatal
-    assert "judge" not in checks(monkeypatch, "local")
+    assert "judge" not in light
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,10 @@ from actors.cluster.evaluate import settings
 from actors.cluster.runs import doctor, evaluation_rounds, execute, run_folder, weights
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs.run_folder import claim
-from actors.replay.database.ledger_file import connect
 from policy.settings import AVERAGED
 from runtime import system
 from runtime.errors import ConfigError
-from tests.actors.cluster.fabricated import record
+from tests.actors.cluster.fabricated import Fabricated, record
 
 COMMAND = [sys.executable, "-P", "-m", "actors.cluster.cli"]
 TASKS = [f"text_editor/held-out/{n}" for n in range(2)]
@@ -36,34 +34,15 @@ TASKS = [f"text_editor/held-out/{n}" for n in range(2)]
 @pytest.fixture
 def runs(tmp_path: Path, state_dir: str) -> Path:
     """A fabricated run `mine` with three rounds; the weights of the one in the middle are gone."""
-    run = tmp_path / "runs" / "mine"
-    claim(run, record("mine", seed=3), resume=False).end("ok", None)
+    made = Fabricated(tmp_path / "runs" / "mine", seed=3)
     provider = {"type": "sandbox", "state_dir": state_dir}
     data = {"tasks": {"eval": TASKS, "max_turns": 3}, "desktops": {"count": 2, "provider": provider}}
-    (run / "deploy.yaml").write_text(deploy_files.dump(build(data, Deploy, source="x")))
+    (made.path / "deploy.yaml").write_text(deploy_files.dump(build(data, Deploy, source="x")))
     for place in ("kept/0.5", "weights/0.9", "weights/0.10"):
-        shutil.copytree(models.bundled(), run / place)
-    connection, _ = connect(run / "ledger.sqlite")
-    with closing(connection):
-        add_round(connection, 1, "after_bc", "0.5", 0)
-        add_round(connection, 2, "rl2", "0.7", 1)
-        add_round(connection, 3, "final", "0.10", 2)
-    return run.parent
-
-
-def add_round(connection: Any, number: int, name: str, version: str, wins: int) -> None:
-    connection.execute(
-        "INSERT INTO rounds(id, name, version, temperature, max_new_tokens, task_set, tasks, closed)"
-        " VALUES (?, ?, ?, 1.0, 96, 'abc', 2, 1)",
-        (number, name, version),
-    )
-    for n, task in enumerate(TASKS):
-        connection.execute("INSERT INTO round_tasks VALUES (?, ?, ?, 'played', 0)", (number, n, task))
-        connection.execute(
-            "INSERT INTO episodes(token, lane, task, stay, round_id, success, feasible, reason, wall_s, busy_s,"
-            " ended_step) VALUES (?, 'eval', ?, 0, ?, ?, 1, 'x', 1.0, 1.0, 0)",
-            (10 * number + n, task, number, n < wins),
-        )
+        shutil.copytree(models.bundled(), made.path / place)
+    for number, (name, version) in enumerate((("after_bc", "0.5"), ("rl2", "0.7"), ("final", "0.10"))):
+        made.play(number + 1, name, version, [n < number for n in range(2)])
+    return made.done().parent
 
 
 def test_weights_are_found_by_round_version_and_name(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

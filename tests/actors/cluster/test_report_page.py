@@ -24,7 +24,7 @@ from actors.replay.statistics import TIMED_OUT, RoundEpisode, summarise
 from apis.tasks.registry import digest
 from runtime.messaging.message import BlobRef
 from runtime.segments import SegmentStore
-from tests.actors.cluster.fabricated import Fabricated, Reader, whole
+from tests.actors.cluster.fabricated import Fabricated, Reader, gained, whole
 
 TAGS = {
     "html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "article", "p", "span", "div", "strong",
@@ -94,11 +94,7 @@ def test_a_run_that_is_not_whole_gives_a_sensible_page(
 def test_seeds_are_told_together_without_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = []
     for seed, last in enumerate(([True] * 4, [True, True, False, False])):
-        run = Fabricated(tmp_path / f"s{seed}", seed=seed)
-        run.learn()
-        run.play(1, "after_bc", "0.2", [True, False, False, False])
-        run.play(2, "final", "0.8", last)
-        paths.append(run.done())
+        paths.append(gained(tmp_path / f"s{seed}", [True, False, False, False], last, seed=seed).done())
     paths.append(whole(tmp_path / "other", arm="far"))
     show.show(paths, None, as_json=True)
     (found,) = json.loads(capsys.readouterr().out)["seeds"]
@@ -122,11 +118,7 @@ def test_arms_are_compared_in_their_last_rounds_on_the_seeds_that_both_have(
     }  # fmt: skip
     paths = []
     for (arm, seed), last in ends.items():
-        run = Fabricated(tmp_path / f"{arm}{seed}", seed=seed, arm=arm)
-        run.learn()
-        run.play(1, "after_bc", "0.2", [False] * 4)
-        run.play(2, "final", "0.8", last)
-        paths.append(run.done())
+        paths.append(gained(tmp_path / f"{arm}{seed}", [False] * 4, last, seed=seed, arm=arm).done())
     show.show(paths, None, as_json=True)
     (found,) = json.loads(capsys.readouterr().out)["differences"]
     assert (found["more"], found["less"], found["seeds"], found["round"]) == ("near", "far", [0], "final")
@@ -165,10 +157,7 @@ def test_what_only_some_runs_have_played_is_neither_pooled_nor_compared(
 def test_families_never_trained_on_bend_no_curve_and_no_gain(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = Fabricated(tmp_path / "one")
-    run.learn()
-    run.play(1, "after_bc", "0.2", [True, False, False, False])
-    run.play(2, "final", "0.8", [True, True, False, False])
+    run = gained(tmp_path / "one", [True, False, False, False], [True, True, False, False])
     run.db.execute("UPDATE episodes SET task = 'editor_copy/held-out/3' WHERE task = 'file_manager/held-out/3'")
     run.db.execute("INSERT INTO shown(task) VALUES('file_manager/train/1')")
     path = run.done()
@@ -267,10 +256,7 @@ def test_scores_are_shown_where_they_differ(tmp_path: Path) -> None:
 def test_a_task_that_was_missed_first_and_solved_last_is_shown_side_by_side(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = Fabricated(tmp_path / "one")
-    made.learn()
-    made.play(1, "after_bc", "0.2", [True, False, False])
-    made.play(2, "final", "0.8", [True, True, False])
+    made = gained(tmp_path / "one", [True, False, False], [True, True, False])
     segments = SegmentStore(made.path / "segments", "first-round")
     for token in range(100, 103):
         made._step(segments, token)

@@ -31,14 +31,19 @@ from tests.heard import until
 from tests.small_disk import fill, needs_root, small_disk
 
 
-def test_a_claimed_folder_is_refused_and_names_its_owner(tmp_path: Path) -> None:
+def test_a_folder_has_one_owner_and_is_continued_on_request_alone(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    run = run_folder.claim(path, record("a"), resume=False)
+    run = run_folder.claim(path, record("a", 5.0), resume=False)
     assert run_folder.state(path, run_folder.read_record(path)) == "running"
     with pytest.raises(ConfigError, match="run a is in use by process"):
         run_folder.claim(path, record("a"), resume=True)
-    run.end("ok", None)
-    assert run_folder.state(path, run_folder.read_record(path)) == "ok"
+    run.end("stopped", "interrupted")
+    assert run_folder.state(path, run_folder.read_record(path)) == "stopped"
+    with pytest.raises(ConfigError, match="exists already"):
+        run_folder.claim(path, record("a"), resume=False)
+    again = run_folder.claim(path, record("a", 9.0), resume=True)
+    assert (again.record.resumed, again.record.started_s, again.record.verdict) == (1, 5.0, None)
+    again.end("ok", None)
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
@@ -54,17 +59,6 @@ def test_a_lock_or_a_record_that_is_no_file_is_one_line(tmp_path: Path, make: Ca
     make(path / "run.json")
     with pytest.raises(ConfigError, match=r"is no run folder: its run\.json: "):
         run_folder.read_record(path)
-
-
-def test_an_existing_run_is_only_continued_on_request(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    begun = record("a", 5.0)
-    run_folder.claim(path, begun, resume=False).end("stopped", "interrupted")
-    with pytest.raises(ConfigError, match="exists already"):
-        run_folder.claim(path, record("a"), resume=False)
-    again = run_folder.claim(path, record("a", 9.0), resume=True)
-    assert (again.record.resumed, again.record.started_s, again.record.verdict) == (1, 5.0, None)
-    again.end("ok", None)
 
 
 def test_a_run_is_continued_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,6 +131,12 @@ def test_all_commands_find_the_same_run(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_last_is_the_newest_run_that_a_command_can_use(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no runs in .* yet: make one with"):
+        run_folder.find(tmp_path, "last")
+    with pytest.raises(ConfigError, match="no training run in"):
+        weights.run_of("last", tmp_path)
+    with pytest.raises(ConfigError, match="no recording of that name"):
+        recordings.locate("last", tmp_path)
     first, last = made(tmp_path / "a", 1.0), made(tmp_path / "b", 2.0)
     (last / LEDGER).unlink()
     (last / "weights" / "0.5" / "config.json").unlink()
@@ -162,15 +162,6 @@ def test_a_run_is_a_model_to_begin_from_as_it_is_for_every_command(
         ]
     for name in ("base", "b", ""):
         assert requests.pinned([f"model.path={name}"], tmp_path) == [f"model.path={name}"]
-
-
-def test_no_run_is_last_where_none_is(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no runs in .* yet: make one with"):
-        run_folder.find(tmp_path, "last")
-    with pytest.raises(ConfigError, match="no training run in"):
-        weights.run_of("last", tmp_path)
-    with pytest.raises(ConfigError, match="no recording of that name"):
-        recordings.locate("last", tmp_path)
 
 
 @needs_root
@@ -250,20 +241,14 @@ def test_the_checkpoint_that_would_be_loaded_is_checked_and_named(
     assert "checkpoint    0.4 can be loaded: its files are those that the run saved (r)" in capsys.readouterr().out
     assert dry(run, "--json") == 0
     assert json.loads(capsys.readouterr().out)["checkpoints"]["r"].startswith("0.4 can be loaded")
-
-
-def test_one_that_was_changed_is_refused_by_its_file(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (run / "checkpoints" / "0.4" / "shards" / "a").write_text("other")
     assert dry(run) == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert "0.4: shards/a differs: its files are not those that the run saved" in said.err
     assert said.err.count("\n") == 1
-
-
-def test_one_that_is_gone_leaves_the_one_before(run: Path) -> None:
     (run / "checkpoints" / "0.4" / checkpoints.MARKER).unlink()
-    assert ledgers.checkpoint(run).startswith("0.2 can be loaded")
+    assert ledgers.checkpoint(run).startswith("0.2 can be loaded"), "one that is gone leaves the one before"
 
 
 @pytest.mark.parametrize(

@@ -114,8 +114,6 @@ def test_lanes_take_sets_and_refuse_leaks(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"tasks\.demo: .*no oracle"):
         lanes_of(TasksConfig(demo=[TaskRange(set=mine)]))
 
-
-def test_a_shared_fixture_is_a_leak(tmp_path: Path) -> None:
     def got(url: str) -> dict[str, Any]:
         files = {"files": [{"url": url, "path": "/home/user/a"}]}
         return {"config": [{"type": "download", "parameters": files}]}
@@ -126,7 +124,7 @@ def test_a_shared_fixture_is_a_leak(tmp_path: Path) -> None:
         folder(tmp_path / "one", "a", **got("https://x.org/1")),
         folder(tmp_path / "two", "b", **got("https://x.org/2")),
     )
-    with pytest.raises(ConfigError, match="has the fixture of"):
+    with pytest.raises(ConfigError, match="has the fixture of"):  # a shared one is a leak, too
         lanes_of(TasksConfig(train=[TaskRange(set=one)], eval=[TaskRange(set=two)]))
 
 

@@ -8,7 +8,7 @@ import socketserver
 import threading
 import uuid
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -136,32 +136,22 @@ def test_a_task_file_that_changed_names_itself(tmp_path: Path, capsys: pytest.Ca
     assert "task set osworld: libreoffice_calc/t1 has changed since it was locked" in capsys.readouterr().err
 
 
-class Mirror(BaseHTTPRequestHandler):
-    """Serves one file; the first answer breaks off in the middle."""
+@contextmanager
+def answering(*sent: bytes) -> Iterator[tuple[str, list[str]]]:
+    """A server that sends these in turn, and the last one from then on: its URL, and the paths it was asked for."""
+    asked: list[str] = []
 
-    asked: list[str]
-    data = bytes(range(256)) * 16
+    class Answer(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            asked.append(self.rfile.readline().split()[1].decode())
+            while self.rfile.readline() not in (b"\r\n", b""):
+                pass
+            self.wfile.write(b"HTTP/1.1 " + sent[min(len(asked), len(sent)) - 1])
 
-    def do_GET(self) -> None:
-        self.asked.append(self.path)
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(self.data)))
-        self.end_headers()
-        self.wfile.write(self.data if len(self.asked) > 1 else self.data[:1000])
-
-    def log_message(self, *args: object) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture
-def mirror() -> Iterator[str]:
-    Mirror.asked = []
-    with HTTPServer(("127.0.0.1", 0), Mirror) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/mirror"
+    with socketserver.TCPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
         server.shutdown()
-        thread.join()
 
 
 BODY = b"12345"
@@ -188,23 +178,15 @@ def test_nothing_half_done_is_taken_for_whole(
     sent: bytes, taken: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "MOST_FIXTURE", 40)
-
-    class Answer(socketserver.StreamRequestHandler):
-        def handle(self) -> None:
-            while self.rfile.readline() not in (b"\r\n", b""):
-                pass
-            self.wfile.write(b"HTTP/1.1 " + sent)
-
-    with socketserver.TCPServer(("127.0.0.1", 0), Answer) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        assert fetch.downloaded(f"http://127.0.0.1:{server.server_address[1]}/x") == taken
-        server.shutdown()
+    with answering(sent) as (url, _):
+        assert fetch.downloaded(f"{url}/x") == taken
 
 
-def test_an_answer_that_goes_on_for_ever_is_given_up(mirror: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_goes_on_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "WHOLE_S", 0.0)
-    assert fetch.downloaded(mirror) is None
-    assert len(Mirror.asked) == fetch.TRIES
+    with answering(ANSWERS["a length"][0]) as (url, asked):
+        assert fetch.downloaded(url) is None
+        assert len(asked) == fetch.TRIES
 
 
 @pytest.mark.parametrize(
@@ -240,6 +222,7 @@ def test_a_circle_of_links_is_no_file(tmp_path: Path) -> None:
     assert fetched(tmp_path, hub) == 1
 
 
-def test_a_download_that_broke_off_begins_again(mirror: str) -> None:
-    assert fetch.downloaded(fetch.address(START, mirror, "abc")) == Mirror.data
-    assert Mirror.asked == ["/mirror/datasets/x/cache/resolve/abc/calc/t1/a%20b.xlsx"] * 2
+def test_a_download_that_broke_off_begins_again() -> None:
+    with answering(ANSWERS["less than was said"][0], ANSWERS["a length"][0]) as (url, asked):
+        assert fetch.downloaded(fetch.address(START, f"{url}/mirror", "abc")) == BODY
+        assert asked == ["/mirror/datasets/x/cache/resolve/abc/calc/t1/a%20b.xlsx"] * 2

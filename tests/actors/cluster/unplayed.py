@@ -10,7 +10,8 @@ import pytest
 
 import runtime.system
 from actors.cluster import cli
-from actors.cluster.runs import compose, doctor, execute
+from actors.cluster.config import deploy_files
+from actors.cluster.runs import compose, doctor, execute, loop
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs.run_folder import RunRecord
 from runtime.program import program
@@ -23,6 +24,11 @@ demos: {count: 1}
 evaluation: {enabled: false}
 """
 AT = ("--runs", "my runs")
+
+
+def planned(name: str, *overrides: str) -> compose.Plan:
+    """The plan of a deploy file that trains."""
+    return loop.training().planned(deploy_files.load(name, overrides)[0], run_dir=Path("run"), incarnation="i")
 
 
 class Broken:

@@ -51,7 +51,7 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def test_simulated_version_2_limits_lie_beside_the_own_group(simulated: Path):
+def test_simulated_version_2_limits_and_counters_lie_beside_the_own_group(simulated: Path):
     folders, warnings = cgroups.make("crl.x", OWN, MOST)
     assert (simulated / ALL / "memory.max").read_text() == str(500 << 20)
     assert (simulated / ALL / "pids.max").read_text() == "1000"
@@ -62,10 +62,6 @@ def test_simulated_version_2_limits_lie_beside_the_own_group(simulated: Path):
     assert (simulated / "cgroup.subtree_control").read_text() == "+cpu"  # a real one would have added it to the others
     assert cgroups.enter(folders, [17]) == []
     assert cgroups.members(folders) == {17}
-
-
-def test_simulated_version_2_counters(simulated: Path):
-    folders, _ = cgroups.make("crl.x", OWN, MOST)
     assert (cgroups.oom_kills(folders), cgroups.limit_hits(folders), cgroups.cpu_s(folders)) == (0, 0, 0.0)
     group = simulated / ALL / "crl.x"
     (group / "memory.events").write_text("low 0\nhigh 0\nmax 31\noom 2\noom_kill 1\noom_group_kill 0\n")

@@ -31,7 +31,7 @@ def test_home_is_written_alike_each_time(tmp_path: Path):
     assert "gtk-cursor-blink=0" in (tmp_path / "one" / ".config/gtk-3.0/settings.ini").read_text()
 
 
-def test_a_finished_office_profile_is_found_and_given_to_every_home(tmp_path: Path, monkeypatch):
+def test_finished_profiles_are_found_and_given_to_every_home(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(home, "_PROJECT", tmp_path / "project")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert home.office_profile() is None
@@ -40,7 +40,13 @@ def test_a_finished_office_profile_is_found_and_given_to_every_home(tmp_path: Pa
         (profile / "4").mkdir(parents=True)
         (profile / "4" / "settings").write_text(str(made))
         assert home.office_profile() == profile
+    session = home.user_template() / ".config/GIMP/2.10/sessionrc"
+    session.parent.mkdir(parents=True)
+    session.write_text('(position 200 620)\n(size 1024 768)\n(maximized "no")\n')
+    home_template._finish_gimp(session.parent.parent)
     home.write(tmp_path / "home", home.finished())
+    given = (tmp_path / "home" / ".config/GIMP/2.10/sessionrc").read_text()
+    assert given == '(position 0 0)\n(size 1024 768)\n(maximized "yes")\n'
     assert (tmp_path / "home" / home.OFFICE_PROFILE / "4" / "settings").read_text() == str(made)
     assert (tmp_path / "home" / ".bashrc").exists()
 
@@ -61,19 +67,6 @@ def test_a_template_is_made_by_the_script(tmp_path: Path):
     subprocess.run(command, check=True, cwd=ROOT, env={"PATH": str(tmp_path), "OMP_NUM_THREADS": "1"})
     assert (out / ".config/openbox/rc.xml").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["template"]
-
-
-def test_finished_profiles_of_other_programs_are_given_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(home, "_PROJECT", tmp_path / "project")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    session = home.user_template() / ".config/GIMP/2.10/sessionrc"
-    session.parent.mkdir(parents=True)
-    session.write_text('(position 200 620)\n(size 1024 768)\n(maximized "no")\n')
-    home_template._finish_gimp(session.parent.parent)
-    home.write(tmp_path / "home", home.finished())
-    given = (tmp_path / "home" / ".config/GIMP/2.10/sessionrc").read_text()
-    assert given == '(position 0 0)\n(size 1024 768)\n(maximized "yes")\n'
-    assert not (tmp_path / "home" / home.OFFICE_PROFILE).exists()
 
 
 def test_a_mail_profile_belongs_to_no_installation_and_asks_for_no_account(tmp_path: Path) -> None:

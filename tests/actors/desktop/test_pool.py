@@ -117,6 +117,12 @@ async def test_closing_waits_for_a_group_that_something_still_leaves(
     sandbox._folder.mkdir()  # the fixture closes it once more
 
 
+def nowhere(name: str) -> Desktop:
+    """A desktop that is nowhere."""
+    nobody = {"username": "", "host_key": b"", "client_key": b"", "agent": (), "home": ""}
+    return Desktop(name=name, provider="none", address=SshAddress(), **nobody)
+
+
 class Broken(SandboxProvider):
     """A provider whose boots end in some way; nothing of the real one runs."""
 
@@ -157,11 +163,9 @@ class OneSpare(Broken):
     def pool(self) -> DesktopPool:
         """A pool with the desktop as its spare."""
         pool = DesktopPool(self, DesktopSpec(), PoolConfig(warm_pool=0))
-        nobody = {"username": "", "host_key": b"", "client_key": b"", "agent": (), "home": ""}
-        desktop = Desktop(name="spare", provider="none", address=SshAddress(), **nobody)
         pool.lives.begin("spare")
         pool.lives.booted("spare")
-        pool._keep(BootedDesktop(self, desktop, Refusing(), pool.lives))
+        pool._keep(BootedDesktop(self, nowhere("spare"), Refusing(), pool.lives))
         return pool
 
 
@@ -196,8 +200,7 @@ class Late(OneSpare):
     """A provider whose desktop nobody gets through to, and whose looks take longer than a boot may."""
 
     async def boot(self, spec: DesktopSpec) -> Desktop:
-        nobody = {"username": "", "host_key": b"", "client_key": b"", "agent": (), "home": ""}
-        return Desktop(name="late", provider="none", address=SshAddress(), **nobody)
+        return nowhere("late")
 
     async def probe(self, desktop: Desktop) -> DesktopHealth:
         await asyncio.sleep(0.4)

@@ -72,21 +72,14 @@ async def said(outside: Outside, *calls: Call) -> str:
     return found.outputs.get("out", "nothing")
 
 
-async def test_nothing_that_lies_there_is_run_by_its_name(outside: Outside) -> None:
+async def test_nothing_that_lies_there_is_run_by_its_name_or_forges_what_a_command_says(outside: Outside) -> None:
     forged = "#!/bin/sh\necho forged\n"
     files(outside, ls=forged, __bashrc="echo forged\n", __profile="echo forged\n", json__py="print('forged')\n")
     assert "forged" not in await said(outside, run("ls > /dev/null; python3 -c 1; git --version; echo done"))
-
-
-async def test_a_script_of_the_task_loads_no_module_that_lies_beside_it(outside: Outside) -> None:
-    files(outside, json__py="print('forged')\n")
     script = Call("write_file", {"path": "eval.py", "data": b"import json; print(json.dumps([1]))"})
     ran = Call("run", {"argv": ["python3", "eval.py"], "timeout_ms": 5000, "env": {"PYTHONSAFEPATH": "1"}}, "out")
     assert await said(outside, script, ran) == "[1]\n"
-
-
-async def test_neither_a_module_nor_a_setting_that_lies_there_forges_what_a_command_says(outside: Outside) -> None:
-    files(outside, json__py="print('forged')\n", __gitconfig="[format]\n\tpretty = format:forged\n")
+    files(outside, __gitconfig="[format]\n\tpretty = format:forged\n")
     mine = "git init -q r; cd r; git -c user.name=a -c user.email=a@b.c commit -q --allow-empty -m mine; git log"
     for line in ("python3 -c 'import json; print(json.dumps([1]))'", mine):
         assert "forged" not in await said(outside, _trusted(run(line), {}))

@@ -27,12 +27,13 @@ from actors.front import command, library
 from actors.front.library import TaskHandle
 from actors.front.person import Person, PlayPage, read_line, typed
 from actors.replay.demos import demo_files
-from actors.replay.messages import Outcome, StepPayload
+from actors.replay.messages import Outcome
 from apis.actions.grammar import parse as grammar
 from apis.observation import Element, Observation, Window
 from apis.prompts.compact import render_compact
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
+from tests.actors.replay.ledger_tools import payload
 
 TASK = "file_manager/train/3"
 SCREEN = Observation(
@@ -170,11 +171,8 @@ def played(**changes: Any) -> Play:
     """A solved episode of one step."""
     tokenizer = Tokenizer.load(folders.bundled())
     response = "done\nAgent.exit(success=True)"
-    step = StepPayload(
-        prompt_ids=tokenizer.prompt_ids("task"), response_ids=tokenizer.response_ids(response), logprobs=[], spans=[],
-        temperature=1.0, observation="task", response=response, action='{"function":"exit","success":true}',
-        refusal=None, result="", screenshot=None, observe_ms=1.0, generate_ms=1.0, act_ms=1.0,
-    )  # fmt: skip
+    ids = {"prompt_ids": tokenizer.prompt_ids("task"), "response_ids": tokenizer.response_ids(response)}
+    step = payload(response=response, action='{"function":"exit","success":true}', observation="task", result="", **ids)
     solved = Play(
         task=TASK, route="", outcome=Outcome(success=True, reason="verified"), detail="", steps=[step], faults=[],
         wall_s=2.0, cpu_s=1.0, boot_cpu_s=1.0,

@@ -71,17 +71,12 @@ async def test_an_episode_without_an_answer_is_given_up_and_one_that_is_ended_is
     await asyncio.wait_for(ended.wait(), 60)
 
 
-def test_without_its_package_it_is_said_what_to_install(
+def test_a_package_that_is_not_there_or_can_not_be_imported_is_named_in_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving, "find_spec", lambda name: None)
     assert cli.main(["serve-env", "file_manager"]) == 2
     assert re.search(r"needs the package openenv: \S+ -m pip install 'computerrl\[openenv\]'", capsys.readouterr().err)
-
-
-def test_a_package_that_can_not_be_imported_is_named_in_one_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr(serving, "find_spec", lambda name: True)
     monkeypatch.setitem(sys.modules, "openenv", None)  # as where a package that it needs has another version
     assert cli.main(["serve-env", "file_manager", "--port", "0"]) == 2
