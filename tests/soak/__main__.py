@@ -23,8 +23,9 @@ SOAK = (
 def run(wanted: SoakOptions) -> int:
     """Soak and print; 1 when the verdict is bad, 130 when a signal ended it. Raises ConfigError."""
     places.refuse_unwritable(wanted.runs, "--runs")
-    result = asyncio.run(Soak(wanted, _progress).go())
-    if result is None:
+    try:
+        result = asyncio.run(Soak(wanted, _progress).go())
+    except asyncio.CancelledError:
         _progress("interrupted: no verdict; the run has ended")
         return 130
     output.document(result)

@@ -37,7 +37,7 @@ class Judged(msgspec.Struct, frozen=True):
     after_s: float = 0.0
 
 
-def judged(kind: Kind, at: float, lines: Sequence[Line], *, desktop: str = "", ready: bool = True) -> Judged:
+def judged(kind: Kind, at: float, lines: Sequence[Line], *, desktop: str, ready: bool) -> Judged:
     """What `lines` say of a fault of `kind` injected at `at` (monotonic seconds).
 
     `desktop` is the one that was hit, "" for other parts; `ready` is False for one that was still booting.

@@ -25,10 +25,9 @@ from actors.desktop.providers.sandbox import ending
 from actors.replay.database.ledger_file import LEDGER
 from runtime.errors import ConfigError
 from runtime.program import SIGNALS
-from tests.soak import verdict
 from tests.soak.faults import KINDS, Planned, inject, mark_of, schedule
 from tests.soak.log import TICK_S, RunLog
-from tests.soak.verdict import Broken, SoakResult, audited, bad, windows
+from tests.soak.verdict import Broken, Level, SoakResult, audited, bad, look, returns, things, windows
 
 SAMPLE_S = 5.0
 BEGIN_S = 1200.0  # until the run is in RL
@@ -75,124 +74,82 @@ class Soak:
         self.desktops = seats.count + seats.processes * (seats.warm_pool + 1)  # leased, spare, one that is thrown away
         self.run = wanted.runs.resolve() / f"soak-{time.strftime('%Y%m%d-%H%M%S')}"
         self.log = RunLog(self.run)
-        self.samples: list[verdict.Level] = []
+        self.samples: list[Level] = []
         self.broken: list[Broken] = []
         self.missed = 0
         self.reasons: list[str] = []
-        self.process: asyncio.subprocess.Process | None = None
-        self.interrupted = asyncio.Event()
+        self.process: asyncio.subprocess.Process  # the run's entry point
         self.begun = 0.0
-
-    @property
-    def pid(self) -> int:
-        """The run's entry point."""
-        assert self.process is not None
-        return self.process.pid
 
     @property
     def at_s(self) -> float:
         """Seconds since the run works."""
         return time.monotonic() - self.begun
 
-    async def go(self) -> SoakResult | None:
-        """Start, break, stop, judge; None when a signal (SIGINT, SIGTERM) ended it, and its run with it."""
-        loop = asyncio.get_running_loop()
-        for number in SIGNALS:
-            loop.add_signal_handler(number, self._signalled)
-        try:
-            return await self._go()
-        finally:
-            for number in SIGNALS:
-                loop.remove_signal_handler(number)
-
-    def _signalled(self) -> None:
-        """The first signal asks the run to stop, the second kills it."""
-        if self.interrupted.is_set() and self.process is not None and self.process.returncode is None:
-            self.process.kill()
-        self.interrupted.set()
-
-    async def _go(self) -> SoakResult | None:
+    async def go(self) -> SoakResult:
+        """Start, break, stop, judge. A signal (SIGINT, SIGTERM) cancels this, a second one kills the run."""
         load = os.getloadavg()[0]
-        command = self.command("run", self.wanted.file, "--name", self.run.name)
-        self.wanted.runs.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-P", "-m", "actors.cluster.cli", "run", self.wanted.file]
+        command += ["--name", self.run.name, "--runs", str(self.run.parent)]
         for override in self.wanted.overrides:
             command += ["--set", override]
+        self.run.parent.mkdir(parents=True, exist_ok=True)
         output = self.run.with_suffix(".out")
         with output.open("wb") as sink:
-            async with asyncio.timeout(LINGER_S):
-                self.process = await asyncio.create_subprocess_exec(
-                    *command, stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink,
-                    start_new_session=True,
-                )  # fmt: skip
-        mine = {self.pid}
+            self.process = await asyncio.create_subprocess_exec(
+                *command, stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
+            )
+        mine = {self.process.pid}
         working = asyncio.create_task(self._begin_and_work(output, mine))
-        asked = asyncio.create_task(self.interrupted.wait())
+        self._on_signal(working.cancel)
         try:
-            longest = BEGIN_S + 60.0 * self.wanted.minutes + VICTIM_S
-            await asyncio.wait({working, asked}, timeout=longest, return_when=asyncio.FIRST_COMPLETED)
-            if working.done():
-                working.result()
-            elif not asked.done():
-                self.reasons.append(f"the soak was not over after {longest:.0f} s")
-        finally:
-            for task in (working, asked):
-                task.cancel()
-            await asyncio.gather(working, asked, return_exceptions=True)
-            status = await self._stop(STOP_NOW if self.interrupted.is_set() else STOP)
-        self.log.close()
-        if self.interrupted.is_set():
+            await working
+        except BaseException:
+            self._on_signal(self.process.kill)
+            await self._stop(STOP_NOW)
             await self._buried()
-            return None
-        left = await self._left(mine)
-        return self._found(load, status, left)
+            raise
+        self._on_signal(self.process.kill)
+        status = await self._stop(STOP)
+        self.log.close()
+        return self._found(load, status, await self._left(mine))
 
-    def command(self, *words: str) -> list[str]:
-        """A command about the soak's runs."""
-        return [sys.executable, "-P", "-m", "actors.cluster.cli", *words, "--runs", str(self.wanted.runs.resolve())]
+    def _on_signal(self, act: Callable[[], object]) -> None:
+        for number in SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, act)
 
     async def _begin_and_work(self, output: Path, mine: set[int]) -> None:
         await self._until_works(output)
-        await self._work(mine)
+        try:
+            async with asyncio.timeout(60.0 * self.wanted.minutes):
+                await self._work(mine)
+            self.reasons.append(f"the run ended by itself after {self.at_s:.0f} s ({self._verdict()})")
+        except TimeoutError:
+            return
 
     async def _until_works(self, output: Path) -> None:
         """Until the run is in RL. Raises ConfigError when it never gets there."""
         self.report(f"run {self.run.name}: waiting until it is in RL (demonstrations and cloning first)")
         give_up = time.monotonic() + BEGIN_S
         while not self.log.in_rl:
-            ended = self.process is None or self.process.returncode is not None
-            if ended or time.monotonic() > give_up:
+            if self.process.returncode is not None or time.monotonic() > give_up:
                 raise ConfigError(f"{self.run.name} is not in RL after {BEGIN_S:g} s or has ended: see {output}")
             await asyncio.sleep(TICK_S)
             self.log.read()
         self.begun = time.monotonic()
 
     async def _work(self, mine: set[int]) -> None:
-        """Sample levels and inject faults until the time is over or the run ends."""
+        """Sample levels and inject faults until the run ends. A defect of ours ends the soak."""
         first, breaking, _ = windows(self.wanted.minutes)
         plan = schedule(self.wanted.seed, breaking[1] - breaking[0], self.wanted.every_s)
         self.report(
             f"in RL; level taken until {first[1]:.0f} s, then {len(plan)} faults, stop at {self.wanted.minutes:g} min"
         )
-        sampling = asyncio.create_task(self._sample(mine))
-        breaking_task = asyncio.create_task(self._break_all(plan, *breaking))
-        assert self.process is not None
-        ended = asyncio.create_task(self.process.wait())
-        over = asyncio.create_task(asyncio.sleep(60.0 * self.wanted.minutes))
-        tasks = {sampling, breaking_task, ended, over}
-        try:
-            while not (over.done() or ended.done()):
-                done, _ = await asyncio.wait(
-                    tasks, timeout=60.0 * self.wanted.minutes, return_when=asyncio.FIRST_COMPLETED
-                )
-                for task in done - {ended, over}:
-                    task.result()  # a defect of ours ends the soak
-                tasks -= done
-            if ended.done():
-                self.reasons.append(f"the run ended by itself after {self.at_s:.0f} s ({self._verdict()})")
-        finally:
-            for task in (sampling, breaking_task, ended, over):
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._sample(mine)), group.create_task(self._break_all(plan, *breaking))]
+            await self.process.wait()
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(sampling, breaking_task, ended, over, return_exceptions=True)
 
     def _verdict(self) -> str:
         record = run_folder.read_record(self.run)
@@ -201,14 +158,12 @@ class Soak:
     async def _sample(self, mine: set[int]) -> None:
         while True:
             try:
-                self.samples.append(await asyncio.to_thread(self._look))
-                mine.update(child.pid for child in psutil.Process(self.pid).children(recursive=True))
+                entry = psutil.Process(self.process.pid)
+                mine.update(child.pid for child in entry.children(recursive=True))
+                self.samples.append(await asyncio.to_thread(look, self.at_s, entry, self.run, self.state_dir))
             except psutil.NoSuchProcess:
                 return
             await asyncio.sleep(SAMPLE_S)
-
-    def _look(self) -> verdict.Level:
-        return verdict.look(self.at_s, self.pid, self.run, self.state_dir)
 
     async def _break_all(self, plan: list[Planned], start_s: float, end_s: float) -> None:
         for number, planned in enumerate(plan):
@@ -218,20 +173,15 @@ class Soak:
             if self.at_s >= end_s:
                 self.missed += len(plan) - number
                 break
-            await self._break_and_say(planned)
-
-    async def _break_and_say(self, planned: Planned) -> None:
-        try:
-            broken = await self._break(planned)
-        except asyncio.CancelledError:
-            self.missed += 1
-            raise
-        if broken is None:
-            self.missed += 1
-            return
-        self.broken.append(broken)
-        note = f"{broken.state} by {broken.sign} after {broken.after_s:.1f} s" if broken.sign else broken.state
-        self.report(f"{broken.at_s:5.0f} s  {broken.kind:<15} {broken.victim:<24} {note}")
+            broken = None
+            try:
+                broken = await self._break(planned)
+            finally:
+                self.missed += broken is None
+            if broken is not None:
+                self.broken.append(broken)
+                note = f"{broken.state} by {broken.sign} after {broken.after_s:.1f} s" if broken.sign else broken.state
+                self.report(f"{broken.at_s:5.0f} s  {broken.kind:<15} {broken.victim:<24} {note}")
 
     async def _break(self, planned: Planned) -> Broken | None:
         kind = KINDS[planned.kind]
@@ -241,7 +191,9 @@ class Soak:
                 return None
             self.log.read()
             at, when = time.monotonic(), self.at_s
-            hit = await asyncio.to_thread(inject, planned.kind, planned.pick, self.run, self.pid, self.state_dir)
+            hit = await asyncio.to_thread(
+                inject, planned.kind, planned.pick, self.run, self.process.pid, self.state_dir
+            )
             if hit is None:
                 await asyncio.sleep(TICK_S)
         ready = hit.desktop in self.log.booted
@@ -259,10 +211,7 @@ class Soak:
 
     async def _stop(self, ways: tuple[tuple[signal.Signals, float], ...]) -> int | None:
         """Stop the run as Ctrl-C does, and harder when that takes too long; its exit status."""
-        assert self.process is not None
-        if self.process.returncode is None:
-            word = "interrupted: stopping the run (again: kill it)" if self.interrupted.is_set() else "stopping the run"
-            self.report(word)
+        self.report("stopping the run (a signal kills it)")
         for number, patience_s in ways:
             if self.process.returncode is not None:
                 break
@@ -285,7 +234,7 @@ class Soak:
         """What is still there after the stop, once the kernel has had time to bury it."""
         give_up = time.monotonic() + LINGER_S
         while True:
-            by_kind = await asyncio.to_thread(verdict.left, self.run, self.state_dir)
+            by_kind = await asyncio.to_thread(things, self.run, self.state_dir)
             names = [name for kind in by_kind.values() for name in kind]
             names += [f"process {pid}" for pid in sorted(mine) if _runs_for(pid, self.run)]
             if not names or time.monotonic() > give_up:
@@ -294,7 +243,7 @@ class Soak:
 
     def _found(self, load: float, status: int | None, left: list[str]) -> SoakResult:
         first, _, last = windows(self.wanted.minutes)
-        returned = verdict.returns(self.samples, first, last, self.desktops)
+        returned = returns(self.samples, first, last, self.desktops)
         wrong = audited(self.run / LEDGER)
         log = self.log
         seen = bad(self.broken, returned, log.warnings, left, wrong=wrong, rl_steps=log.rl_steps)

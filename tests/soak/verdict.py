@@ -73,7 +73,7 @@ class Return(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def returns(
-    levels: Sequence[Level], first: tuple[float, float], last: tuple[float, float], desktops: int = 0
+    levels: Sequence[Level], first: tuple[float, float], last: tuple[float, float], desktops: int
 ) -> list[Return]:
     """Every figure's median within two windows (seconds), and whether the later one is back at the earlier.
 
@@ -90,9 +90,8 @@ def returns(
     return all_returns
 
 
-def look(at_s: float, entry_pid: int, run: Path, state_dir: str) -> Level:
+def look(at_s: float, entry: psutil.Process, run: Path, state_dir: str) -> Level:
     """Count. Blocks for some ten milliseconds. Raises psutil.NoSuchProcess when the entry point is gone."""
-    entry = psutil.Process(entry_pid)
     guests = members(run)
     own = {process.pid: process for process in (entry, *entry.children(recursive=True))}
     processes = zombies = descriptors = rss = 0
@@ -110,7 +109,7 @@ def look(at_s: float, entry_pid: int, run: Path, state_dir: str) -> Level:
         except psutil.NoSuchProcess:
             continue
     folders, size = _tree(run)
-    held = left(run, state_dir)
+    held = things(run, state_dir)
     return Level(
         at_s=at_s, processes=processes, zombies=zombies, guest_processes=len(guests), descriptors=descriptors,
         rss_bytes=rss, desktops=len(held["folders"]), mounts=len(held["mounts"]), cgroups=len(held["cgroups"]),
@@ -129,12 +128,12 @@ def members(run: Path) -> set[int]:
     return found
 
 
-def left(run: Path, state_dir: str, root: Path = Path("/"), mounts: Path = MOUNTS) -> dict[str, list[str]]:
-    """Everything that carries the run's name on a machine with these folders, and this list of what is mounted."""
-    mark, base = mark_of(run), root / Path(state_dir).absolute().relative_to("/")
+def things(run: Path, state_dir: str) -> dict[str, list[str]]:
+    """Everything on this machine that carries the run's name."""
+    mark, base = mark_of(run), Path(state_dir)
     owners = [path for path in base.iterdir() if path.name.startswith(mark)] if base.is_dir() else []
     return {
-        "mounts": [line.split()[1] for line in mounts.read_text().splitlines() if f"/{mark}" in line],
+        "mounts": [line.split()[1] for line in MOUNTS.read_text().splitlines() if f"/{mark}" in line],
         "folders": [str(path) for owner in owners for path in _numbered(owner)],
         "owners": [str(path) for path in owners],
         "cgroups": [str(path) for path in groups(run)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import msgspec
@@ -202,6 +203,14 @@ def test_a_run_that_is_refused_names_the_doctor_that_tells_the_rest(
     assert "two: get two" in capsys.readouterr().out
     assert cli.main(["doctor", *words[:-1], "run.sed=1"]) == 2
     assert "did you mean run.seed?" in capsys.readouterr().err
+
+
+def test_all_that_was_looked_at_is_said_with_what_mends_it(capsys: pytest.CaptureFixture[str]) -> None:
+    status = cli.main(["doctor", "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert status == (0 if report["ok"] else 1)
+    assert {"python", "packages", "torch", "sandbox", "base model", "disk"} <= {c["name"] for c in report["checks"]}
+    assert all(check["mend"] for check in report["checks"] if not check["ok"])
 
 
 async def test_a_machine_is_checked_within_an_event_loop_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -45,34 +43,6 @@ def test_a_meaning_begins_with_a_verb_and_its_sentences_are_short(one: keys.Key)
         assert len(sentence.split()) <= LONGEST, sentence
     if re.search(r"_(s|ms|mib|gib)$", one.key):
         assert re.search(r"second|\bms\b|MiB|GiB", meaning), "it names its unit"
-
-
-def said(document: object, at: str = "") -> Iterator[str]:
-    """The keys that a deploy file sets."""
-    if isinstance(document, dict):
-        for key, value in document.items():
-            yield from said(value, f"{at}.{key}" if at else str(key))
-    elif isinstance(document, list) and any(isinstance(entry, dict) for entry in document):
-        for entry in document:
-            yield from said(entry, f"{at}[]")
-        yield at
-    else:
-        yield at
-
-
-@pytest.mark.slow
-def test_each_is_set_by_a_bundled_file_or_looked_at_by_a_test() -> None:
-    files = [typed_yaml.plain(file, "f") for file in deploy_files.bundled().values()]
-    bundled = {re.sub(r"^tasks\.(eval|demo)\[\]", "tasks.train[]", key) for file in files for key in said(file)}
-    folder = Path(__file__).resolve().parents[2]
-    tests = "\n".join(file.read_text("utf-8") for file in folder.rglob("*.py") if file.name != "test_keys.py")
-    unseen = [
-        one.key
-        for one in KNOWN
-        if one.key not in bundled
-        and not re.search(rf"\b{(name := one.key.rpartition('.')[2])}\b(=|\"?: )|\.{name}\b", tests)
-    ]
-    assert unseen == [], "a key that nothing needs goes"
 
 
 def test_a_word_is_looked_for_in_names_choices_and_meanings(capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_dry_run_says_each_sum_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["run", "local", "--dry-run", "--runs", str(tmp_path), "--set", "desktops.warm_pool=2"]) == 0
+    words = ["--runs", str(tmp_path), "--set", "desktops.warm_pool=2"]
+    assert cli.main(["run", "deploy/local.yaml", "--dry-run", *words]) == 0
+    assert list(tmp_path.iterdir()) == []
     lines = capsys.readouterr().out.splitlines()
     assert "memory at most 204 instead of 1500 for each of 10 desktops: 2040 of this machine's 2048 MiB" in [
         " ".join(line.split()) for line in lines

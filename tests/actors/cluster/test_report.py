@@ -20,7 +20,7 @@ from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
 from actors.cluster.report import run_data
 from actors.cluster.report import time_spent as seats_report
-from actors.cluster.report.drawing import Band, band
+from actors.cluster.report.drawing import band
 from actors.cluster.report.pooled import pooled_gains, pooled_rounds
 from actors.cluster.report.run_data import SUFFIX, key_of, packed, read_file, read_run
 from actors.cluster.report.show import show
@@ -202,10 +202,6 @@ def test_a_band_holds_its_mean_and_every_seed_in_any_order(curves: list[dict[int
         assert made.low[number] == min(values) <= made.mean[number] <= max(values) == made.high[number]
         assert made.mean[number] == pytest.approx(sum(values) / len(values), abs=1e-6)
     assert (made.steps, made.low, made.high) == (other.steps, other.low, other.high)
-
-
-def of(values: list[float]) -> Band:
-    return Band([*range(len(values))], values, values, values, 1)
 
 
 def test_a_run_without_logs_or_deploy_file_is_reported(tmp_path: Path) -> None:
