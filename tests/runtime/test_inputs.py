@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from actors.cluster.config import typed_yaml
+from actors.cluster.config.schema import Deploy
 from runtime import disk
 from runtime.errors import ConfigError
 from runtime.settings import masked, refuse_bad_url
@@ -76,6 +78,16 @@ def test_another_is_refused_and_what_is_secret_is_not_repeated(url: str) -> None
     with pytest.raises(ConfigError, match="--attach") as refused:
         refuse_bad_url(url, "--attach", "use a key")
     assert "secret" not in str(refused.value)
+
+
+def test_an_override_is_held_to_it_and_its_error_hides_what_was_given() -> None:
+    for override in (
+        'samplers.attach=["http://user:secret@h:1"]',
+        'demos.demonstrators=[{type: endpoint, name: a, url: "https://user:secret@h/v1", model: m}]',
+    ):
+        with pytest.raises(ConfigError, match="user name or password") as refused:
+            typed_yaml.build({}, Deploy, [override], source="file")
+        assert "secret" not in str(refused.value)
 
 
 def test_every_address_in_a_text_is_masked() -> None:

@@ -156,17 +156,19 @@ def test_a_lease_whose_groups_turn_out_without_signal_ends_them(tmp_path: Path) 
     assert not play.events("payloads_unreadable")
 
 
-@pytest.mark.parametrize("reopened", [False, True])
-def test_samples_that_cannot_be_read_are_not_drawn_again(tmp_path: Path, reopened: bool) -> None:
-    play = Play(tmp_path, demos=2)
+@pytest.mark.parametrize("reopened", ["never", "before it is told", "after"])
+def test_samples_that_cannot_be_read_are_not_drawn_again(tmp_path: Path, reopened: str) -> None:
+    play = Play(tmp_path, demos=2, incarnation="this run")
     steps = [[step(None), step(None)], [step(None)]]
     for each in steps:
         play.commit(play.reserve(), True, each)
     play.phase(Phase.BC, steps=3)
     batch = play.batch()
     bad = steps[0][1].blob
+    if reopened == "before it is told":
+        play.reopen()
     report(play, batch, [bad])
-    if reopened:
+    if reopened == "after":
         play.reopen()
     again = play.batch()
     left = {step.blob for each in steps for step in each} - {bad}
