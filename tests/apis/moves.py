@@ -20,6 +20,11 @@ def families_on(app: str) -> list[str]:
     return sorted(name for name, family in tasks.FAMILIES.items() if family.app == app)
 
 
+def split_of(family: str) -> str:
+    """The split that its instances are tried in: of training, if it has that."""
+    return TRAIN if tasks.FAMILIES[family].trained else HELD_OUT
+
+
 def parts(families: Sequence[str]) -> list[str]:
     """Families with each of their splits, as ids of tasks begin."""
     return [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,12 +46,6 @@ def impress(goal: PresentationGoal, slides: Sequence[Texts], current: int = 1, m
         ]
     window = {"id": 6, "class": "libreoffice-impress", "title": f"{goal.target} - LibreOffice Impress", "active": True}
     return from_guest({"windows": [window], "elements": rows, "info": "\n".join(told)})
-
-
-def named(observation: Observation, said: str) -> str:
-    """What the element is called that a step points at."""
-    element = element_names(observation)[re.findall(r"\be\d+\b", said)[0]]
-    return element.name or element.text
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -14,13 +14,13 @@ from apis.tasks.families.files import CUT, PASTE
 from apis.tasks.families.presentations import IMPRESS, PresentationGoal
 from apis.tasks.families.texts import WRITER, TextDocumentGoal
 from apis.tasks.families.writer import BUTTONS
-from apis.tasks.words import HELD_OUT, TRAIN
+from apis.tasks.words import HELD_OUT
 from tests.apis import test_families_calc as calc
+from tests.apis import test_families_code as code
 from tests.apis import test_families_media as media
 from tests.apis import test_families_slides as slides
 from tests.apis import test_families_writer as writer
-from tests.apis.code_stand_in import window_of
-from tests.apis.moves import Row, answers_alike, families_on, moved, screen
+from tests.apis.moves import Row, answers_alike, families_on, moved, screen, split_of
 
 MENU: Row = ["menu", "File", "", 0, 19, 39, 25, ["sen"], 0]
 
@@ -54,10 +54,6 @@ def first_look(task_id: str) -> Observation:
     return manager(sorted({name.partition("/")[0] for name, _ in goal.files}))
 
 
-def split_of(family: str) -> str:
-    return TRAIN if tasks.FAMILIES[family].trained else HELD_OUT
-
-
 def first_look_of(task_id: str, seed: int) -> Observation:
     """What an oracle may see at first, of any family."""
     goal = tasks.goal(task_id)
@@ -70,7 +66,7 @@ def first_look_of(task_id: str, seed: int) -> Observation:
             return slides.impress(goal, goal.slides, 1 + seed % 2)
     app = tasks.family(task_id).app
     if app == "code":
-        return window_of(goal).look()
+        return code.window_of(goal).look()
     return media.first_look(task_id) if app in ("google_chrome", "vlc") else first_look(task_id)
 
 

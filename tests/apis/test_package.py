@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -185,15 +186,10 @@ def test_the_package_carries_out_getters_of_an_address_of_a_file_and_of_the_cloc
     ]
     orders += [published.order("exact_match", AskedOfPackage(dash, {}, url), {"expected": one}, {}) for one in "cb"]
     time = AskedOfPackage({"type": "rule_relativeTime", "rules": rules})
-    orders += [published.order("check_direct_json_object", {"time": one}, time, {}) for one in (this_year(), "1999")]
+    year = str((datetime.now(UTC) + timedelta(days=1)).year)
+    orders += [published.order("check_direct_json_object", {"time": one}, time, {}) for one in (year, "1999")]
     rows = (["milk", "2"], ["tea", "2"])
     orders += [
         published.order("exact_match", AskedOfPackage(book, {"a.xlsx": sheet}), {"expected": row}, {}) for row in rows
     ]
     assert [one.score for one in published.answers(orders)] == [1, 0] * 4
-
-
-def this_year() -> str:
-    from datetime import UTC, datetime, timedelta
-
-    return str((datetime.now(UTC) + timedelta(days=1)).year)

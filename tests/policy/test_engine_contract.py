@@ -59,17 +59,6 @@ async def until(server, condition) -> None:
             await asyncio.sleep(0.005)
 
 
-async def running(server, count: int) -> None:
-    """Return once `count` requests have been let into the batch."""
-    await until(server, lambda load: load["num_running_reqs"] >= count)
-
-
-async def drawn(server, count: int) -> None:
-    """Return once `count` more tokens have been drawn."""
-    before = (await server.load())["figures"]["generated_tokens"]
-    await until(server, lambda load: load["figures"]["generated_tokens"] >= before + count)
-
-
 async def test_a_seed_gives_the_same_answer_again(fresh):
     params = {"temperature": 1.0, "max_new_tokens": 6}
     drawn = [
@@ -135,7 +124,7 @@ async def test_a_full_line_is_refused(fresh):
 async def test_a_client_that_leaves_takes_its_request_along(fresh):
     before = (await fresh.load())["figures"]
     request = asyncio.create_task(fresh.generate(input_ids=ids(0, 5), sampling_params=LONG))
-    await running(fresh, 1)
+    await until(fresh, lambda load: load["num_running_reqs"] >= 1)
     request.cancel()
     await asyncio.wait({request})
     await until(fresh, lambda load: load["num_running_reqs"] == 0)

@@ -43,15 +43,12 @@ RECORDED: dict[str, list[tuple[float, float, float]]] = {
 TIED = {"qwen2": True, "qwen3": False}
 
 
-def model_folder(tmp_path: Path, style: str) -> Path:
-    return tiny_models.write(tmp_path / "model", style, tied=TIED[style])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("style", RECORDED)
 def test_ten_steps_equal_those_of_an_independent_script(tmp_path: Path, style: str) -> None:
     expected = RECORDED[style]
-    trainer = Trainer(model_folder(tmp_path, style), OptimConfig(betas=(0.9, 0.95), weight_decay=0.01, clip_grad=1.0))
+    folder = tiny_models.write(tmp_path / "model", style, tied=TIED[style])
+    trainer = Trainer(folder, OptimConfig(betas=(0.9, 0.95), weight_decay=0.01, clip_grad=1.0))
     ids = [(5 * i * i + 3 * i) % tiny_models.VOCAB for i in range(sum(LENGTHS))]
     sequences, start = [], 0
     for length in LENGTHS:
