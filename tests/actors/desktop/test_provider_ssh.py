@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import os
 import socket
 import struct
 import subprocess
+import tarfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -90,6 +92,19 @@ def machine_in(base: Path) -> Iterator[MachineConfig]:
     server.kill()
     server.wait()
     subprocess.run(["rm", "-rf", str(base)], check=True)
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_session_is_sent_the_settings_of_libreoffice(
+    made: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without them a save asks for a file format, which no task of a family expects."""
+    (tmp_path / "settings.xcu").touch()
+    monkeypatch.setattr(hosts_module.home, "office_profile", lambda: tmp_path if made else None)
+    with tarfile.open(fileobj=io.BytesIO(hosts_module.archive.__wrapped__())) as archive:
+        names = archive.getnames()
+    assert ("home/.config/libreoffice/settings.xcu" in names) == made
+    assert {"home/.bashrc", "guest/agent.py", "run"} <= {*names}
 
 
 @pytest.fixture
