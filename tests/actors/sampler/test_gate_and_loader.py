@@ -186,7 +186,8 @@ async def test_no_load_of_an_adapter_waits_for_its_judgement_afterwards(refusals
     made._settings = msgspec.structs.replace(made._settings, adapter_rank=4)
     latest = Weights(version=ONE, location="", adapter="adapters/0.1")
     with contextlib.suppress(EngineError):
-        assert (await made.load(server, latest)).way == "adapter"
+        verdict = await made.load(server, latest)
+        assert (verdict.way, verdict.version) == ("adapter", ONE)
     assert server.calls == ["adapter adapters/0.1"]
     assert made.judged.is_set()
 

@@ -142,6 +142,9 @@ async def test_the_newest_are_loaded_and_older_ones_are_skipped(tmp_path: Path) 
         assert (loaded["version"], loaded["skipped"], loaded["off_by"]) == ("0.2", 1, 0.0)
         assert life.weights.wanted.verified is not None
         assert life.weights.wanted.verified.version == TWO
+        life.announce(Version(lineage=0, step=3))
+        await life.until(lambda: len(life.events(messages.WEIGHTS_LOADED)) == 2)
+        assert life.events(messages.WEIGHTS_LOADED)[1]["skipped"] == 0
 
 
 async def test_an_engine_that_was_long_in_starting_takes_the_adapter_that_is_the_newest_then(tmp_path: Path) -> None:
@@ -287,6 +290,8 @@ async def test_a_new_life_is_trusted_with_nothing_and_each_change_wakes_who_wait
     record.came_up()
     record.holds(ONE)
     assert record.strange(["0.1", "0.2"]) == ["0.2"]
+    record.becomes(record.health.read_back(TWO, TWO))
+    assert record.strange(["0.1", "0.2"]) == [], "an answer may begin with the weights before"
     waiting = asyncio.ensure_future(record.change())
     await asyncio.sleep(0)
     record.becomes(record.health.lost())
