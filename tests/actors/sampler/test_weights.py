@@ -292,6 +292,8 @@ async def test_a_new_life_is_trusted_with_nothing_and_each_change_wakes_who_wait
     assert record.strange(["0.1", "0.2"]) == ["0.2"]
     record.becomes(record.health.read_back(TWO, TWO))
     assert record.strange(["0.1", "0.2"]) == [], "an answer may begin with the weights before"
+    record.distrust(ONE)
+    assert record.strange(["0.1", "0.2"]) == ["0.1"]
     waiting = asyncio.ensure_future(record.change())
     await asyncio.sleep(0)
     record.becomes(record.health.lost())
