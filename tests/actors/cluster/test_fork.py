@@ -11,6 +11,7 @@ from actors.cluster import cli
 from actors.cluster.config import deploy_files
 from actors.cluster.runs import requests
 from actors.cluster.runs.run import claim, wanted
+from actors.learner import probe
 from actors.replay.messages import Phase
 from policy import checkpoints
 from runtime.errors import ConfigError
@@ -27,6 +28,7 @@ def trunk(runs: Path) -> Play:
         (folder / "checkpoints" / version / checkpoints.MARKER).write_bytes(msgspec.json.encode(info))
     (folder / "segments").mkdir()
     (folder / "segments" / "seat-000000.seg").write_bytes(b"stored")
+    (folder / probe.FILE).write_bytes(b"prompts")
     (folder / "run.json").write_bytes(msgspec.json.encode(record("trunk", file="smoke", verdict="ok")))
     (folder / "deploy.yaml").write_text(deploy_files.dump(deploy_files.load("smoke")[0]))
     play = Play(folder, settings(demos=2, rl_steps_in_all=1))
@@ -61,6 +63,7 @@ def test_a_fork_goes_on_from_the_newest_checkpoint_as_if_the_run_had_not_ended(t
     assert not found.evals, "the last round is played again"
     assert [path.name for path in (tmp_path / "new" / "checkpoints").iterdir()] == ["0.3"]
     assert (tmp_path / "new" / "segments" / "seat-000000.seg").read_bytes() == b"stored"
+    assert (tmp_path / "new" / probe.FILE).read_bytes() == b"prompts"
     assert not (tmp_path / "new" / "run.json").exists(), "it is claimed like any new run"
     requests.make_fork(requests.fork_point("trunk@0.2", tmp_path), tmp_path / "new")
     assert new.figures().trained == found.trained, "what was made already stays"

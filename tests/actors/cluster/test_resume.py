@@ -322,6 +322,6 @@ def test_a_changed_file_gets_no_more_seeds(broken: Broken, capsys: pytest.Captur
 
 
 def test_what_was_evaluated_or_recorded_is_no_run_of_a_file_called_alike(tmp_path: Path) -> None:
-    for name, file in (("a", "local"), ("b", "eval runs/local"), ("c", "demos record suites/local.yaml")):
+    for name, file in (("a", "moved/local.yaml"), ("b", "eval runs/local"), ("c", "demos record suites/local.yaml")):
         run_folder.claim(tmp_path / name, record(name, file=file), resume=False).end("ok", None)
     assert requests._run_of(tmp_path, None, "local").name == "a"
