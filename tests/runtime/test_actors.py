@@ -14,6 +14,7 @@ from runtime.control import query_status
 from runtime.errors import ActorFailed, ActorGone, ConfigError, ProtocolError
 from runtime.logs.reader import read_logs
 from runtime.messaging.message import Done, Message, Request
+from runtime.supervision import IN_A_ROW
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
 from tests.heard import logged
 from tests.runtime.example_actors import (
@@ -224,6 +225,19 @@ async def test_a_host_that_keeps_dying_fails_the_system(system):
         assert "host one failed 4 times" in await system.failed()
     with pytest.raises(ActorGone):
         await a.ask(Total(), timeout_s=1)
+
+
+@pytest.mark.slow
+async def test_a_host_that_was_up_for_a_window_each_time_may_die_any_number_of_times(tmp_path):
+    once = RestartPolicy(max_restarts=1, window_s=0.3, first_delay_s=0.02)
+    async with ActorSystem(tmp_path, hosts=[HostSpec(name="one", restart=once)]) as system:
+        await system.spawn(spec("a", "one"))
+        for lives in range(IN_A_ROW + 2):
+            pid = (await system.ref("a").ask(Pid(), timeout_s=30)).n
+            await asyncio.sleep(once.window_s)
+            os.kill(pid, 9)
+            await logged(system.run_dir, "host_lost", lives + 1)
+        assert (await system.ref("a").ask(Pid(), timeout_s=30)).n != pid
 
 
 async def test_a_handler_in_flight_is_answered_when_its_actor_stops(tmp_path):

@@ -334,6 +334,6 @@ class ProvidedDesktops:
         try:
             await self._provider.destroy(desktop)
         except (DesktopFault, OSError, TimeoutError) as error:
-            self._log.emit(DESKTOP_NOT_REMOVED, desktop=desktop.name, detail=str(error)[:400])
+            self._log.emit(DESKTOP_NOT_REMOVED, desktop=desktop.name, detail=(str(error) or type(error).__name__)[:400])
             return False
         return True
