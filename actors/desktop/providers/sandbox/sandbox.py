@@ -268,7 +268,7 @@ class Sandbox:
         a word of its parent, and has not yet asked to end with it. It is in its parent's process group.
         """
         if self.init is None:
-            os.killpg(outer.pid, signal.SIGKILL)  # nobody else's yet: a number is free once its process is buried
+            os.killpg(outer.pid, signal.SIGKILL)  # its number is still its own: the process is not buried
         outer.wait()
         if self.init is None:
             with contextlib.suppress(ProcessLookupError, TimeoutError):
