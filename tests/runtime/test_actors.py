@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -238,6 +239,18 @@ async def test_a_host_that_was_up_for_a_window_each_time_may_die_any_number_of_t
             os.kill(pid, 9)
             await logged(system.run_dir, "host_lost", lives + 1)
         assert (await system.ref("a").ask(Pid(), timeout_s=30)).n != pid
+
+
+@pytest.mark.slow
+async def test_who_asks_a_host_that_is_lost_hears_so_at_once(system):
+    await system.spawn(spec("a", "one"))
+    pid = (await system.ref("a").ask(Pid(), timeout_s=30)).n
+    os.kill(pid, signal.SIGSTOP)
+    asking = asyncio.ensure_future(system._routes.hosts["one"].statuses())
+    await asyncio.sleep(0)
+    os.kill(pid, signal.SIGKILL)
+    (status,) = await asking
+    assert (status.name, status.state) == ("a", "host_lost"), "and not host_silent, after its deadline"
 
 
 async def test_a_handler_in_flight_is_answered_when_its_actor_stops(tmp_path):

@@ -126,3 +126,17 @@ async def test_a_host_whose_clocks_are_half_a_minute_off(tmp_path, skew):
         assert 0.0 <= system._routes.hosts["far"].cpu_s < 60.0
     assert last["offset_s"] == pytest.approx(-skew, abs=1.0)
     assert not [line for line in read_logs(run_dir, event="stall") if line["cause"] == "silent"]
+
+
+async def test_hosts_follow_a_wall_clock_that_is_set(tmp_path, monkeypatch):
+    """What is logged before the next heartbeat may have the former time."""
+    async with ActorSystem(tmp_path, hosts=[HostSpec(name="far", heartbeat_s=0.2)], log_level="debug") as system:
+        await system.spawn(ActorSpec(name="far", factory=Counter, host="far"))
+        ahead = time.time() - time.monotonic()
+        monkeypatch.setattr("runtime.hosts.process.wall_ahead_s", lambda _: ahead + 1000.0)
+        beats = len(list(read_logs(tmp_path, event="host_beats")))
+        await logged(tmp_path, "host_beats", beats + 2)
+        await system.ref("far").tell(Greet(text="x"))
+        await system.ref("far").ask(Total(), timeout_s=20)
+        (greeted,) = read_logs(tmp_path, event="example_greeted")
+    assert datetime.fromisoformat(greeted["ts"]).timestamp() == pytest.approx(time.time() + 1000.0, abs=60.0)

@@ -192,6 +192,21 @@ async def test_no_load_of_an_adapter_waits_for_its_judgement_afterwards(refusals
     assert made.judged.is_set()
 
 
+@pytest.mark.parametrize(("rank", "where"), [(0, "whole"), (4, "base")])
+async def test_an_embedded_engine_loads_a_folder_or_an_adapter_over_its_first_one(rank: int, where: str) -> None:
+    loaded = list[tuple[str, object]]()
+
+    class Embedded(Server):
+        async def update(self, location: str, version: str, timeout_s: float, **how: str | bool) -> None:
+            loaded.append((location, how.get("adapter_path")))
+            self.held = version
+
+    latest = Weights(version=ONE, location="whole", adapter="adapters/0.1")
+    one = Loader(SamplerSettings(samplers=SamplersConfig(), model="base", adapter_rank=rank), Gate())
+    assert (await one.load(Embedded({"0.1": [-1.0]}), latest)).version == ONE
+    assert loaded == [(where, "adapters/0.1" if rank else None)]
+
+
 async def test_a_cache_that_could_not_be_flushed_is_flushed_again() -> None:
     server = Server({"0.1": [-1.0]})
     server.refusals = 1

@@ -267,6 +267,14 @@ async def test_pinned_weights_come_first_and_go_when_they_can_not_be_loaded(tmp_
         assert life.record.health.served == TWO
 
 
+async def test_who_waits_for_a_version_is_woken_when_it_is_let_go(tmp_path: Path) -> None:
+    async with alive(tmp_path) as life:
+        waiting = asyncio.ensure_future(life.record.change())
+        await asyncio.sleep(0)
+        await life.weights.unpin(Version(lineage=9, step=9))
+        await asyncio.wait_for(waiting, 60)
+
+
 async def test_a_start_with_torn_weights_takes_the_verified_ones(tmp_path: Path) -> None:
     async with alive(tmp_path) as life:
         life.announce(ONE)
