@@ -26,7 +26,7 @@ from actors.replay.rules.cold_start import family_of
 from runtime.logs.reader import LogWatch
 from runtime.messaging.message import Version
 from tests.cluster.machines import Machines, gone, until
-from tests.soak.verdict import left
+from tests.soak.verdict import things
 
 pytestmark = [
     pytest.mark.skipif(os.environ.get("COMPUTERRL_TEST_RAY") != "1", reason="COMPUTERRL_TEST_RAY=1 asks for it"),
@@ -230,5 +230,5 @@ def play(cluster: Machines, run: Run) -> None:
     assert not named(owners)
     assert owners
     for k in range(3):
-        assert not any(left(run.dir, "/run/computerrl", cluster.folder(k, ""), cluster.mounts(k)).values())
+        assert not any(things(run.dir, "/run/computerrl", cluster.folder(k, ""), cluster.mounts(k)).values())
     assert not [one for k in range(3) for one in names(cluster.folder(k, "tmp")) if one.startswith("computerrl-host-")]

@@ -128,12 +128,12 @@ def members(run: Path) -> set[int]:
     return found
 
 
-def things(run: Path, state_dir: str) -> dict[str, list[str]]:
-    """Everything on this machine that carries the run's name."""
-    mark, base = mark_of(run), Path(state_dir)
+def things(run: Path, state_dir: str, root: Path = Path("/"), mounts: Path = MOUNTS) -> dict[str, list[str]]:
+    """Everything that carries the run's name on a machine with these folders, and this list of what is mounted."""
+    mark, base = mark_of(run), root / Path(state_dir).absolute().relative_to("/")
     owners = [path for path in base.iterdir() if path.name.startswith(mark)] if base.is_dir() else []
     return {
-        "mounts": [line.split()[1] for line in MOUNTS.read_text().splitlines() if f"/{mark}" in line],
+        "mounts": [line.split()[1] for line in mounts.read_text().splitlines() if f"/{mark}" in line],
         "folders": [str(path) for owner in owners for path in _numbered(owner)],
         "owners": [str(path) for path in owners],
         "cgroups": [str(path) for path in groups(run)],
