@@ -189,7 +189,9 @@ class Elsewhere(World):
         return next((pid for pid, line in self._processes() if {b"session", b"--keep"} <= {*line.split(b"\0")}), 0)
 
     def held_by(self, provider: Provider, desktop: Desktop) -> int:
-        return self._keeper()
+        keeper = self._keeper()
+        assert keeper, "no session is kept"
+        return keeper
 
     def starting(self, provider: Provider) -> int:
         return self._keeper()
