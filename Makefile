@@ -34,7 +34,8 @@ test-real: setup sglang-cpu ray
 	@$(MAKE) --no-print-directory vscode || echo "VS Code could not be set up"
 	.venv/bin/computerrl apis check --repeats 1 --no-targets
 	COMPUTERRL_TEST_SGLANG=1 $(PY) -m pytest tests/sglang -n 0 -m "not proof"
-	COMPUTERRL_TEST_RAY=1 $(PY) -m pytest tests/cluster -n 0
+	@COMPUTERRL_MACHINES=1 bash deploy/setup/setup.sh || echo "sshfs could not be set up"
+	COMPUTERRL_TEST_RAY=1 $(PY) -m pytest tests/cluster -n 0 -rs
 
 # Before a release: the longer proofs, the extras' tests and a shortened main job with SGLang as well.
 test-all: test-change proofs extras

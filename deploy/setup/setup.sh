@@ -85,6 +85,7 @@ if [ "${COMPUTERRL_APPS:-1}" != 0 ]; then
 fi
 if [ "${COMPUTERRL_OSWORLD:-0}" != 0 ]; then lists+=(deploy/setup/osworld.txt); fi
 if [ "${COMPUTERRL_CONTAINERS:-0}" != 0 ]; then lists+=(deploy/setup/containers.txt); fi
+if [ "${COMPUTERRL_MACHINES:-0}" != 0 ]; then lists+=(deploy/setup/machines.txt); fi
 if [ "${COMPUTERRL_VM:-0}" != 0 ]; then lists+=(deploy/setup/vm.txt); fi
 mapfile -t wanted < <(words "${lists[@]}")
 mapfile -t missing < <(missing_debs "${wanted[@]}")
