@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +203,7 @@ def figures_of(demos: Iterable[Demo]) -> list[dict[str, str | int | float]]:
     return made
 
 
-def without(header: RecordingHeader, demos: list[Demo], families: list[str]) -> tuple[RecordingHeader, list[Demo]]:
+def without(header: RecordingHeader, demos: list[Demo], families: list[str]) -> tuple[RecordingHeader, Iterator[Demo]]:
     """A recording but for `families`. Raises ConfigError for one that it does not show, with the nearest."""
     shown = sorted({family_of(demo.task) for demo in demos})
     for family in families:
@@ -211,7 +211,7 @@ def without(header: RecordingHeader, demos: list[Demo], families: list[str]) -> 
             raise ConfigError(f"--without {family}: the recording has none of it; {hint(family, shown)}")
     kept = [demo for demo in demos if family_of(demo.task) not in families]
     tried = [each for each in header.tasks if family_of(each.task) not in families]
-    return msgspec.structs.replace(header, demos=len(kept), tasks=tried), kept
+    return msgspec.structs.replace(header, demos=len(kept), tasks=tried), iter(kept)
 
 
 def export(args: argparse.Namespace) -> int:
@@ -222,10 +222,9 @@ def export(args: argparse.Namespace) -> int:
         demo_files.refuse_unwritable(file)
         if file.exists() and not args.force:
             raise ConfigError(f"{file} exists already: name another file, or replace it with --force")
-        header, read = demo_files.read(path)
-        demos = list(read)
+        header, demos = demo_files.read(path)
         if args.without:
-            header, demos = without(header, demos, args.without)
+            header, demos = without(header, list(demos), args.without)
         if not header.demos:
             raise ConfigError(f"{path}: no demonstrations to export")
         demo_files.write(file, header, demos)
