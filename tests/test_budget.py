@@ -18,12 +18,12 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python, and of TOML that it reads.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (137, 3),
-    "actors/cluster": (14065, 71),
+    "actors/cluster": (14068, 71),
     "actors/desktop": (11140, 47),
     "actors/entropulse": (702, 4),
     "actors/front": (1400, 10),
-    "actors/learner": (2383, 10),
-    "actors/replay": (6048, 28),
+    "actors/learner": (2385, 10),
+    "actors/replay": (6054, 28),
     "actors/sampler": (3101, 14),
     "apis": (941, 6),
     "apis/actions": (824, 6),

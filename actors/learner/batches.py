@@ -252,6 +252,8 @@ def plan(
             figures["staleness_max"] = float(max(batch.staleness))
     else:
         micro_batches = _cross_entropy(labelled or batch.samples, payloads, pictures, config)
+        if not micro_batches and rehearsal:  # a pulse that takes no trajectory
+            micro_batches, rehearsal = rehearsal[0], rehearsal[1:]
     if rl and not micro_batches:
         raise WithoutSignalError(batch)
     if not micro_batches:

@@ -92,7 +92,7 @@ class ReplayConfig(Section, frozen=True, kw_only=True):
         int, tuning("Keeps this many successful trajectories per task and RL phase.", ge=1)
     ] = 16
     pulse_per_task: Annotated[
-        int, tuning("Takes at most this many successful trajectories per task into a pulse.", ge=1)
+        int, tuning("Takes at most this many successful trajectories per task into a pulse. 0 takes none.", ge=0)
     ] = 8
     pulse_demos: Annotated[
         int, key("Adds this many demonstrations to a pulse, other ones each time.", ge=0, le=PULSE_DEMOS_MOST)
@@ -121,6 +121,11 @@ class ReplayConfig(Section, frozen=True, kw_only=True):
         super().__post_init__()
         if self.min_group_size > self.group_size:
             self._refuse_group()
+
+    @property
+    def rehearses_alone(self) -> bool:
+        """Whether a pulse takes no trajectory, and learns the exercises of `learner.rehearsal` alone."""
+        return not self.pulse_per_task and not self.pulse_demos
 
     def _refuse_group(self) -> None:
         usual = {field.name: field.default for field in msgspec.structs.fields(self)}

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -214,7 +214,9 @@ SHOWN = {
     "entropy": "entropy",
     "effective_samples": "ESS",
 }
-KEPT = (*SHOWN, "success", "grad_norm", "advantage_logprob_cov", "sampled_entropy_nats", "loss")
+PROBES = {"probe_entropy": "Probe entropy, nats per token", "probe_answer_entropy": "Entropy of eight answers, nats"}
+KEPT = (*SHOWN, *PROBES, "success", "grad_norm", "advantage_logprob_cov", "sampled_entropy_nats", "loss")
+LAST_PROBES = 5  # of a run, which are shown
 AFTER_PULSE = "after_pulse"  # what a round's name begins with
 MARK = "\n---\n"  # of the page: what follows is written again
 
@@ -357,6 +359,50 @@ def table(plan: Programme, found: Mapping[str, RunFigures]) -> str:
     return "\n".join([f"{len(found)} runs have ended, in {spent}.", "", *lines, ""])
 
 
+def probe_tables(plan: Programme, found: Mapping[str, RunFigures]) -> str:
+    """For each stage whose runs looked at their probe, what it said after so many RL steps, as means over seeds.
+
+    An arm's difference from the base is by seed at the same step, with Student's interval over seeds. "" without any.
+    """
+    lines: list[str] = []
+    for stage, (name, title) in ((stage, one) for stage in plan.stages for one in PROBES.items()):
+        seen = {arm: _probes(stage, arm, name, found) for arm in plan.arms}
+        if not (after := sorted({step for seeds in seen.values() for of in seeds.values() for step in of})):
+            continue
+        shown = after[-LAST_PROBES:]
+        lines += ["", f"| {title}: {stage.name} | seeds | {' | '.join(f'step {step}' for step in shown)} |"]
+        lines += ["|---" * (len(shown) + 2) + "|"]
+        for arm, seeds in seen.items():
+            base = {} if arm == plan.base else seen[plan.base]
+            cells = [_probe_cell(seeds, base, step) for step in shown]
+            lines += [f"| {arm} | {' '.join(map(str, seeds))} | {' | '.join(cells)} |"] * bool(seeds)
+    return "\n".join([*lines, *([""] if lines else [])])
+
+
+def _probes(stage: ArmStage, arm: str, name: str, found: Mapping[str, RunFigures]) -> dict[int, dict[int, float]]:
+    """seed -> RL steps before the look -> what it said."""
+    runs = {seed: found.get(ProgrammeRun(stage.name, arm, seed).name) for seed in stage.seeds}
+    seen = {
+        seed: {n: step.figures[name] for n, step in enumerate(run.steps) if name in step.figures}
+        for seed, run in runs.items()
+        if run is not None
+    }
+    return {seed: looks for seed, looks in seen.items() if looks}
+
+
+def _probe_cell(seeds: Mapping[int, Mapping[int, float]], base: Mapping[int, Mapping[int, float]], step: int) -> str:
+    if not (values := [looks[step] for looks in seeds.values() if step in looks]):
+        return ""
+    less = [
+        looks[step] - base[seed][step] for seed, looks in seeds.items() if step in looks and step in base.get(seed, {})
+    ]
+    cell = f"{fmean(values):.3f}"
+    if len(less) < 2:
+        return cell
+    half = quantile95(len(less) - 1) * stdev(less) / math.sqrt(len(less))
+    return f"{cell}, {fmean(less):+.3f} ({fmean(less) - half:+.3f} to {fmean(less) + half:+.3f})"
+
+
 def spent_hours(found: Mapping[str, RunFigures]) -> float:
     """CPU-hours of all runs that have ended."""
     return sum(run.machine.own_s for run in found.values() if run.machine is not None) / 3600
@@ -446,7 +492,7 @@ def page(plan: Programme, found: Mapping[str, RunFigures], runs: Path) -> str:
     lines = [
         f"- {cell.name} is left out: {' '.join(why.split())[:200]}" for cell, why in _missing(plan, found, runs) if why
     ]
-    return "\n".join([table(plan, found), *lines, *([""] if lines else [])])
+    return "\n".join([table(plan, found), *lines, *([""] if lines else [])]) + probe_tables(plan, found)
 
 
 def _ended(run: Path) -> bool:

@@ -74,9 +74,10 @@ def played(name: str, solved: dict[str, list[bool]], cpu_s: float = 60.0) -> Run
     )  # fmt: skip
 
 
-def test_the_rate_of_every_arm_of_rl_has_fallen_before_a_round() -> None:
-    plan = programme.load(Path("deploy/programme.yaml"))
-    assert {"aa", "bc", plan.base} <= plan.arms.keys()
+@pytest.mark.parametrize("name", ["programme", "entropulse"])
+def test_the_rate_of_every_arm_of_rl_has_fallen_before_a_round(name: str) -> None:
+    plan = programme.load(Path(f"deploy/{name}.yaml"))
+    assert {"aa", plan.base} <= plan.arms.keys()
     for stage in plan.stages:
         for arm in plan.arms:
             deploy, _ = deploy_files.load(plan.file, programme.overrides(plan, ProgrammeRun(stage.name, arm, 0)))
@@ -172,6 +173,21 @@ def test_a_table_compares_with_the_base_over_seeds_and_corrects_for_the_arms(pla
     text = programme.table(plan, found)
     assert "8 runs have ended, in 0.1 of at most 1 CPU-hours." in text
     assert "| screen | pos | 0 1 | 0.750 | +25.0 (" in text
+
+
+def test_looks_at_the_probe_are_compared_with_the_base_by_seed(plan: programme.Programme) -> None:
+    """0.2 and 0.3 nats above the base: 0.25, and Student's 12.706 standard errors of 0.05 to either side."""
+    assert programme.probe_tables(plan, {"screen-base-0": played("screen-base-0", {"final": [True]})}) == ""
+    found = {}
+    for arm, seed, nats in (("base", 0, 1.0), ("base", 1, 2.0), ("pos", 0, 1.2), ("pos", 1, 2.3)):
+        steps = [StepFigures(step=n, phase="rl", figures={"probe_entropy": nats} if n == 2 else {}) for n in range(3)]
+        run = played(f"screen-{arm}-{seed}", {"final": [True]})
+        found[run.name] = msgspec.structs.replace(run, steps=steps)
+    text = programme.probe_tables(plan, found)
+    assert "| Probe entropy, nats per token: screen | seeds | step 2 |" in text
+    assert "| base | 0 1 | 1.500 |\n" in text
+    assert "| pos | 0 1 | 1.750, +0.250 (-0.385 to +0.885) |\n" in text
+    assert text in programme.page(plan, found, Path("none"))
 
 
 def test_p_of_student_s_t_by_hand() -> None:

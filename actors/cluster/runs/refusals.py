@@ -181,6 +181,10 @@ def _idle_phases(deploy: Deploy, named: Named) -> None:
     if again and deploy.entropulse.pulses and not deploy.demos.count:
         nothing = "but demos.count is 0: a pulse has no demonstration to learn (replay.pulse_demos=0 asks for none)"
         raise ConfigError(f"replay.pulse_demos is {again}, {nothing}")
+    if deploy.entropulse.pulses and deploy.replay.rehearses_alone and not deploy.learner.rehearsal:
+        raise ConfigError(
+            "replay.pulse_per_task, replay.pulse_demos and learner.rehearsal are 0: a pulse learns nothing"
+        )
 
 
 def _out_of_reach(deploy: Deploy, _: Named) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from actors.replay.demos.format import Demo
 from actors.replay.messages import StepPayload
+from actors.replay.rules.cold_start import family_of
 
 _SHOWN = re.compile(r"^([ew]\d+) (\S+) ?(.*)$", re.MULTILINE)  # a line of an element: its mark, role and name
 _WORD = re.compile(r"[\w.\-]+")
@@ -52,5 +53,5 @@ def kinds_by_family(demos: Iterable[Demo]) -> dict[str, set[str]]:
     """The kinds of steps that demonstrations of each family show."""
     kinds: dict[str, set[str]] = {}
     for demo in demos:
-        kinds.setdefault(demo.task.partition("/")[0], set()).update(step_kind(step.payload) for step in demo.steps)
+        kinds.setdefault(family_of(demo.task), set()).update(step_kind(step.payload) for step in demo.steps)
     return kinds

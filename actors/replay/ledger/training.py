@@ -48,10 +48,10 @@ def take(tx: Transaction, msg: messages.Take) -> messages.Batch | messages.Nothi
         return messages.NothingToTake(final=False, checkpoint=True) if tx.checkpointed != tx.trained else None
     if segment.phase is messages.Phase.RL:
         return _take_groups(tx, segment, msg, done)
-    if segment.phase in (messages.Phase.BC, messages.Phase.PULSE) and (
-        samples := retention.draw_samples(tx, segment, done)
-    ):
-        return _lease(tx, segment, msg, done, samples=samples)
+    if segment.phase in (messages.Phase.BC, messages.Phase.PULSE):
+        samples = retention.draw_samples(tx, segment, done)
+        if samples or (segment.phase is messages.Phase.PULSE and tx.rules.rehearses_alone):
+            return _lease(tx, segment, msg, done, samples=samples)
     return None
 
 

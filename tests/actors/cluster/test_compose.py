@@ -118,6 +118,10 @@ def test_a_pulse_has_demonstrations_to_learn_only_where_the_run_has_some() -> No
     with pytest.raises(ConfigError, match=r"^replay\.pulse_demos is 9, but demos\.count is 0"):
         planned("local", *none, "replay.pulse_demos=9")
     assert planned("local", *none, "replay.pulse_demos=9", "entropulse.pulses=0")
+    alone = ["replay.pulse_demos=0", "replay.pulse_per_task=0"]
+    assert planned("local", *alone)
+    with pytest.raises(ConfigError, match=r"^replay\.pulse_per_task, .* and learner\.rehearsal are 0: a pulse learns"):
+        planned("local", *alone, "learner.rehearsal=0")
 
 
 def test_options_of_rl_without_what_they_work_on_are_refused_by_name() -> None:

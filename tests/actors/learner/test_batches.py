@@ -418,6 +418,15 @@ def test_states_with_the_same_ids_and_other_pictures_are_no_anchors(stored: Stor
     assert advantages(stored.plan(taken, config, pictures=pngs)) == {n: value / 2 for n, value in same.items()}
 
 
+def test_a_pulse_without_trajectories_learns_its_exercises_alone(stored: Stored) -> None:
+    taken = batch(Phase.PULSE, [], [])
+    rehearsal = Exercises(7).of(Version(lineage=0, step=3), FOUR)
+    learned = plan(taken, {}, FOUR, plan_id="p", version=Version(lineage=0, step=3), rehearsal=rehearsal).plan
+    assert (learned.micro_batches, learned.rehearsal, learned.kind) == (rehearsal[0], [], "cross_entropy")
+    with pytest.raises(LearnerError, match="holds nothing to learn from"):
+        plan(taken, {}, FOUR, plan_id="p", version=Version(lineage=0, step=3))
+
+
 FOUR = LearnerConfig(rehearsal=4, rehearsal_coef=0.25, token_budget=700)
 
 

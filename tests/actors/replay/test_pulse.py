@@ -100,6 +100,19 @@ def test_some_per_task_at_random(tmp_path: Path) -> None:
     assert 6 <= min(times.values()) <= max(times.values()) <= 36
 
 
+def test_exercises_alone_where_no_trajectory_is_taken(tmp_path: Path) -> None:
+    run = Run(tmp_path, demos=1, pulse_per_task=0)
+    run.commit(run.play.reserve(), True, None)
+    run.play.rl()
+    run.group()
+    run.play.phase(Phase.PULSE, steps=2)
+    batch = run.play.batch()
+    assert (batch.phase.phase, batch.samples, batch.groups) == (Phase.PULSE, [], [])
+    run.play.trained(batch)
+    run.play.trained(run.play.batch())
+    assert run.play.ledger.tx.steps_by_phase()[Phase.PULSE] == 2
+
+
 def test_of_that_stay_alone(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.play.rl()
