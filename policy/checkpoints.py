@@ -106,10 +106,14 @@ def _difference(saved: dict[str, str], actual: dict[str, str]) -> str:
     return f"{MARKER} differs"
 
 
-def prune(folder: Path, keep: int) -> None:
-    """Remove all complete checkpoints but the newest `keep`, and what killed writers left half done."""
-    for _, old in complete(folder)[:-keep]:
-        _remove(old)
+def prune(folder: Path, keep: int, needed_step: int | None = None) -> None:
+    """Remove all complete checkpoints but the newest `keep` and those of optimizer step `needed_step`.
+
+    Also what killed writers left half done.
+    """
+    for version, old in complete(folder)[:-keep]:
+        if version.step != needed_step:
+            _remove(old)
     for partial in folder.glob(".*.partial"):
         shutil.rmtree(partial)
 

@@ -185,10 +185,10 @@ class EntropulseActor(Actor):
         opened = OpenEval(
             round=wanted.name,
             version=state.version,
-            tasks=self.config.eval_tasks,
-            task_set=self.config.task_set,
+            tasks=self.config.trial_tasks if wanted.trial else self.config.eval_tasks,
+            task_set=self.config.trial_set if wanted.trial else self.config.task_set,
             sampling=Sampling(temperature=wanted.temperature, max_new_tokens=self.config.sampling.max_new_tokens),
-            episodes=self.config.evaluation.episodes,
+            episodes=1 if wanted.trial else self.config.evaluation.episodes,
         )
         await self.ctx.ref(self.config.replay).ask(opened, timeout_s=ASK_S)
         self.ctx.log.emit(

@@ -29,9 +29,15 @@ class EntropulseConfig(Section, frozen=True, kw_only=True):
     pulses: Annotated[int, key("Sets how often RL is left for a pulse.", ge=0)] = 1
     pulse_steps: Annotated[int, key("Sets the optimizer steps of one pulse.", ge=0)] = 40
     pulse: Annotated[
-        Literal["full", "restart", "reference_reset", "none"],
-        tuning("Chooses what happens at a pulse. full is Entropulse; the others are arms to compare it with."),
+        Literal["full", "trials", "restart", "reference_reset", "none"],
+        tuning(
+            "Chooses what happens at a pulse. full is Entropulse; trials tries remedies; the others are arms to compare"
+            " it with."
+        ),
     ] = "full"
+    trial_tasks: Annotated[int, tuning("Judges a trial on so many training tasks, before it and after it.", ge=20)] = (
+        100
+    )
     rl_steps_for_pulse: Annotated[
         int, tuning("Sets the RL steps that replace one pulse, in an arm without. 0 takes pulse_steps.", ge=0)
     ] = 0
@@ -57,7 +63,7 @@ class EntropulseConfig(Section, frozen=True, kw_only=True):
         `restart` renews all that a pulse's end renews: reference, optimizer, warm-up of the rate. `reference_reset`
         renews the reference alone. `none` has one segment.
         """
-        instead = 0 if self.pulse == "full" else self.pulses * (self.rl_steps_for_pulse or self.pulse_steps)
+        instead = 0 if self.pulse in ("full", "trials") else self.pulses * (self.rl_steps_for_pulse or self.pulse_steps)
         return self.total_rl_steps and self.total_rl_steps + instead
 
 
@@ -96,6 +102,8 @@ class EntropulseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     eval_tasks: list[str]
     task_set: str  # `apis.tasks.registry.digest` of them
     samplers: list[str]
+    trial_tasks: list[str] = []  # that trials are judged on, and their digest likewise
+    trial_set: str = ""
     single_version: bool = False  # engines hold one version: the oldest open round's, while RL draws nothing
     replay: str = "replay"
     learner: str = "learner"

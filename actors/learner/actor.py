@@ -21,7 +21,7 @@ from actors.errors import FencedOff
 from actors.learner import batches, messages
 from actors.learner.batches import Exercises, UnreadableError, WithoutSignalError, read_payloads
 from actors.learner.broadcast import Publisher
-from actors.learner.config import LearnerSettings
+from actors.learner.config import LearnerSettings, remedied
 from actors.learner.folders import Exports, RunFolders, checkpoint_of, newest_known, on_disk
 from actors.learner.probe import Probe
 from actors.learner.rank import meeting_s
@@ -60,6 +60,7 @@ class LearnerActor(Actor):
         self._reported = self._version  # the newest that the ledger knows of
         self._steps = 0
         self._skips = 0
+        self._trial_from: Version | None = None  # before the trial under way
         self._busy_s = 0.0
         self._idle_since: float | None = None  # monotonic; None while there is a batch
         self._doing = "starting"
@@ -156,6 +157,9 @@ class LearnerActor(Actor):
             wait_s + LEDGER_TIMEOUT_S,
         )
         if isinstance(taken, ledger.NothingToTake):
+            if taken.back_to is not None:
+                await self._restore("a trial was rolled back", at=taken.back_to)
+                return True
             if self._exports.newest is None or self._exports.newest.version != self._version:
                 await self._announce(write=True)
             elif taken.checkpoint or taken.final:
@@ -166,6 +170,7 @@ class LearnerActor(Actor):
             await self._turns.over(self._ask_rank)
             return not taken.final
         waited_s, self._idle_since = self.ctx.clock.now() - self._idle_since, None
+        self._trial_from = taken.trial_from
         try:
             result = await self._train(taken, waited_s)
         except (UnreadableError, WithoutSignalError) as error:
@@ -233,11 +238,17 @@ class LearnerActor(Actor):
             self._probe.keep(stored.values())
         read = time.perf_counter()
         plan_id = f"{batch.lease}:{version}"
-        learner = self.config.learner
+        learner = remedied(self.config.learner, batch.remedies)
         epochs = learner.rl.epochs if batch.phase.phase is ledger.Phase.RL else 1
         rehearsal = [] if self._exercises is None else self._exercises.of(version, learner, epochs)
         planned = batches.plan(
-            batch, stored, learner, plan_id=plan_id, version=version, rehearsal=rehearsal, pictures=pictures
+            batch,
+            stored,
+            learner,
+            plan_id=plan_id,
+            version=version,
+            rehearsal=rehearsal,
+            pictures=pictures,
         )
         seconds = {"read_s": read - began, "pack_s": time.perf_counter() - read}
         return msgspec.structs.replace(planned, figures={**planned.figures, **seconds})
@@ -310,13 +321,17 @@ class LearnerActor(Actor):
         made = ledger.Checkpointed(version=self._version, location=saved.location, digest=saved.digest)
         await self._ledger(made, LEDGER_TIMEOUT_S)
         self._saved = self._version
-        await on_disk(self._folders.prune_checkpoints, self.config.keep_checkpoints)
+        needed = None if self._trial_from is None else self._trial_from.step
+        await on_disk(self._folders.prune_checkpoints, self.config.keep_checkpoints, needed)
 
-    async def _restore(self, cause: str) -> None:
-        """Load the newest checkpoint as a new lineage, or the base model when nothing was ever trained."""
+    async def _restore(self, cause: str, at: Version | None = None) -> None:
+        """Load the newest checkpoint as a new lineage, or the base model when nothing was ever trained.
+
+        With `at` load the checkpoint of that version, or the newest before it.
+        """
         while True:
             try:
-                await self._restore_once(cause)
+                await self._restore_once(cause, at)
                 return
             except DiskRefuses as error:
                 self._gate.refuse(str(error))
@@ -326,10 +341,10 @@ class LearnerActor(Actor):
                 self.ctx.log.emit(messages.RANK_LOST, version=str(self._version), cause=str(error))
                 await self.ctx.clock.sleep(RESTORE_AGAIN_S)  # a lost rank's link may take a moment to be known as such
 
-    async def _restore_once(self, cause: str) -> None:
+    async def _restore_once(self, cause: str, at: Version | None) -> None:
         self._doing = "loading"
         figures: ledger.Figures = await self._ledger(ledger.GetFigures(), LEDGER_TIMEOUT_S)
-        parent, location, digest = await self._newest_checkpoint(figures)
+        parent, location, digest = await self._newest_checkpoint(figures, at)
         fresh = location is None and figures.trained == parent
         lineage = parent.lineage if fresh else max(parent.lineage, figures.trained.lineage) + 1
         version = Version(lineage=lineage, step=parent.step)
@@ -353,8 +368,9 @@ class LearnerActor(Actor):
         if location is None:
             await self._checkpoint("first")
 
-    async def _newest_checkpoint(self, figures: ledger.Figures) -> tuple[Version, Path | None, str]:
-        complete = await on_disk(self._folders.checkpoints)
+    async def _newest_checkpoint(self, figures: ledger.Figures, at: Version | None) -> tuple[Version, Path | None, str]:
+        saved = await on_disk(self._folders.checkpoints)
+        complete = [one for one in saved if at is None or one[0].step <= at.step]
         asked = ledger.GetCheckpointDigests(versions=[version for version, _ in complete])
         known: ledger.CheckpointDigests = await self._ledger(asked, LEDGER_TIMEOUT_S)
         return newest_known(complete, known.digests, figures.trained)

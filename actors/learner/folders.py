@@ -60,8 +60,8 @@ class RunFolders:
             shutil.rmtree(partial)
         return checkpoints.forget_after(self._checkpoints, version)
 
-    def prune_checkpoints(self, keep: int) -> None:
-        checkpoints.prune(self._checkpoints, keep)
+    def prune_checkpoints(self, keep: int, needed_step: int | None = None) -> None:
+        checkpoints.prune(self._checkpoints, keep, needed_step)
 
     def weights_count(self) -> int:
         return max(len(_versions(self._weights)), len(_versions(self._adapters)))

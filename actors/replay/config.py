@@ -159,10 +159,20 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     rl_steps_in_all: int | None = None  # optimizer steps over all of RL, as this incarnation says; None: no bound
     rollout_share: float = 0.0  # of RL's episodes, which an open evaluation round gets
     single_version: bool = False  # engines hold one version: no round is played while RL draws
-    pulse: str = "full"  # with "reference_reset" a segment of RL that follows one of RL renews the reference alone
+    pulse: str = "full"  # `entropulse.pulse`
     advantage: AdvantageLevel = AdvantageLevel.STEP  # whose rewards must differ in a group for the learner to learn
     own_reward: bool = False  # `learner.rl.reward` names one: the learner alone can say what teaches
     prior_weight: float | None = None  # of the posterior baseline, with which groups of equal rewards may teach
+
+    @property
+    def tries(self) -> bool:
+        """Whether the supervisor tries remedies."""
+        return self.pulse == "trials"
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a segment of RL that follows one of RL goes on with its optimizer and its rate."""
+        return self.tries or self.pulse == "reference_reset"
 
     def __post_init__(self) -> None:
         if self.train_kinds and len(self.train_kinds) != len(self.train_tasks):

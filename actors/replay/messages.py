@@ -6,6 +6,7 @@ A message that changes state carries the fencing token it was given, and a repea
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
@@ -207,6 +208,28 @@ class StepEvidence(Value):
     sampled_entropy_nats: float | None = None  # per token, of the same episodes as `success`; see `task_choice.played`
 
 
+TRIAL, KEPT, ROLLED_BACK = "trial:", "kept:", "rolled_back:"  # causes of segments; the remedy's name follows
+
+
+def trial_round(number: int, *, after: bool) -> str:
+    """What the round before trial `number`, from 1, is called, and the one after it."""
+    return f"trial{number}_{'after' if after else 'before'}"
+
+
+class TrialFigures(Value):
+    """What a supervisor that tries remedies decides by."""
+
+    remedy: str  # that the current segment tries; "" of any other
+    kept: list[str]  # remedies in effect
+    begun: list[str]  # remedies of all trials, in order, those rolled back too
+    state: Literal["", "going_back", "left"]  # its verdict was to roll back: the learner is to go back, or has
+    success: list[float]  # of each RL step since the last remedy was kept
+    entropy: list[float]  # nats per token, likewise
+    judged: bool  # both rounds of the newest trial are closed
+    gained: int  # instances that its second round alone solved
+    lost: int  # those that its first alone solved
+
+
 class Figures(Message):
     """A consistent snapshot of the ledger's counts; everything that Entropulse, progress and status show.
 
@@ -243,6 +266,7 @@ class Figures(Message):
     rounds_wait: bool = False  # rounds wait until RL draws nothing (`LedgerSettings.single_version`)
     tasks_resting: int = 0  # quarantined, because they kept breaking episodes
     evidence: StepEvidence | None = None  # of the newest RL step
+    trials: TrialFigures | None = None  # with `entropulse.pulse` trials
     demo_strata: dict[str, int] = {}  # family/route or family/member -> successful demonstrations stored
     demo_tasks: dict[str, int] = {}  # family/stratum -> tasks always, sometimes or never solved; {} without strata
     demo_left: int | None = (
@@ -334,17 +358,21 @@ class Batch(Message):
     stay_limit: int | None = None  # steps that the rate's schedule has from the segment's first on
     rl_steps: int = 0  # of all segments of RL before this step
     steps_joined: int = 0  # versions made in the segments just before, whose optimizer and rate this one goes on with
+    remedies: list[str] = []  # in effect, that of the trial under way too
+    trial_from: Version | None = None  # the weights before the trial under way, whose checkpoint is needed
 
 
 class NothingToTake(Message):
     """No batch before the deadline; `final` when the run is over.
 
     `checkpoint` says that this segment's steps are all trained and the newest is in no checkpoint yet: write one now,
-    since the next phase begins only when it is covered.
+    since the next phase begins only when it is covered. `back_to` are the weights before a trial that failed: their
+    checkpoint is to be loaded.
     """
 
     final: bool
     checkpoint: bool = False
+    back_to: Version | None = None
 
 
 class Take(Request[Batch | NothingToTake]):

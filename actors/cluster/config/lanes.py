@@ -30,6 +30,10 @@ class Lanes(msgspec.Struct, frozen=True, kw_only=True):
         """Which tasks are held out, verifiers included."""
         return tasks.digest(self.eval)
 
+    def trial(self, most: int) -> Lanes:
+        """The training tasks by which trials of remedies are judged, at most so many, spread over all of them."""
+        return Lanes(train=[], demo=[], eval=self.train[:: max(1, -(-len(self.train) // most))])
+
 
 def lanes_of(config: TasksConfig) -> Lanes:
     """The tasks of a deploy file. Raises ConfigError for an unknown, empty, repeated or leaked one."""

@@ -306,6 +306,8 @@ def _supervisor(deploy: Deploy, lanes: Lanes, samplers: list[str]) -> ActorSpec:
         demos=deploy.demos.ledger(),
         eval_tasks=lanes.eval,
         task_set=lanes.task_set,
+        trial_tasks=(tried := lanes.trial(deploy.entropulse.trial_tasks)).eval,
+        trial_set=tried.task_set,
         samplers=samplers,
         single_version=deploy.samplers.single_version,
     )

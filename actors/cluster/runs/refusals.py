@@ -251,6 +251,10 @@ def _no_effect(deploy: Deploy, named: Named) -> None:
         )
     if deploy.demos.relabel and (without := next((task for task in named.lanes.train if of_set(task)), "")):
         raise ConfigError(f"demos.relabel is true: {without} of tasks.train has no oracle that could label its states")
+    if deploy.entropulse.pulse == "trials" and not deploy.entropulse.rl_steps_per_phase:
+        raise ConfigError(
+            "entropulse.pulse is trials: entropulse.rl_steps_per_phase says how many steps of RL one takes, and is 0"
+        )
     if deploy.entropulse.pulse == "reference_reset" and deploy.entropulse.pulses and not rl.kl_coef:
         raise ConfigError(
             "entropulse.pulse is reference_reset: with learner.rl.kl_coef 0 there is no reference to renew; 0.05 keeps"

@@ -14,7 +14,7 @@ import msgspec
 from actors.errors import LedgerError
 from actors.replay import events
 from actors.replay.config import LedgerSettings
-from actors.replay.messages import Lane, Phase, PhaseRef, Sampling
+from actors.replay.messages import ROLLED_BACK, TRIAL, Lane, Phase, PhaseRef, Sampling
 from actors.replay.rules import groups
 from actors.replay.rules.admission import Lineages
 from actors.replay.rules.cold_start import strata
@@ -34,6 +34,7 @@ class LedgerPhaseSegment(msgspec.Struct, frozen=True):
     own_limit: int | None  # `Transaction.step_limit` has what counts
     start: Version  # weights at its beginning
     seq_bound: int  # episodes up to this sequence number were committed before it
+    cause: str = ""
 
     @property
     def ref(self) -> PhaseRef:
@@ -138,6 +139,7 @@ class Transaction:
             own_limit=row["step_limit"],
             start=Version.parse(row["start"]),
             seq_bound=row["seq_bound"],
+            cause=row["cause"],
         )
 
     def path(self) -> list[LedgerPhaseSegment]:
@@ -154,21 +156,27 @@ class Transaction:
     def step_limit(self, segment: LedgerPhaseSegment) -> int | None:
         """Optimizer steps that `segment` has at most: its own limit, and in RL what other segments leave of the total.
 
-        A step that is under way when its segment ends is counted there, whenever it is made; one given back is not.
+        A step that is under way when its segment ends is counted there, whenever it is made; one given back is not. A
+        trial that was rolled back has none.
         """
+        if self.trial_left(segment):
+            return 0
         left = self._left(segment)
         return min((limit for limit in (left, segment.own_limit) if limit is not None), default=None)
+
+    def trial_left(self, segment: LedgerPhaseSegment) -> bool:
+        """Whether the learner has gone back to the beginning of `segment`, a trial, and another segment is due."""
+        if not self.settings.tries or not (root := self.segment(segment.root)).cause.startswith(TRIAL):
+            return False
+        verdict = ROLLED_BACK + root.cause.removeprefix(TRIAL)
+        return self.row("SELECT 1 FROM stays WHERE idx > ? AND cause = ?", root.idx, verdict) is not None
 
     def rate_limit(self, segment: LedgerPhaseSegment) -> int | None:
         """Steps over which the learning rate runs, from this segment's first on.
 
         All that are left of RL where the segments that follow go on with this one's optimizer, and so with its rate.
         """
-        goes_on = (
-            self.settings.pulse == "reference_reset"
-            and segment.phase is Phase.RL
-            and self.settings.rl_steps_in_all is not None
-        )
+        goes_on = self.settings.goes_on and segment.phase is Phase.RL and self.settings.rl_steps_in_all is not None
         return self._left(segment) if goes_on else self.step_limit(segment)
 
     def _left(self, segment: LedgerPhaseSegment) -> int | None:

@@ -68,6 +68,7 @@ def figures(tx: Transaction, revision: int) -> Figures:
         staleness=_named(counters, "staleness:"),
         tasks_resting=len(task_choice.quarantined(tx)),
         evidence=newest(tx),
+        trials=phases.trials(tx),
     )
 
 

@@ -17,7 +17,21 @@ from actors.errors import LedgerError
 from actors.replay import events
 from actors.replay.database.transaction import LedgerPhaseSegment, Row, Transaction, Work
 from actors.replay.ledger import demo_tasks, task_choice
-from actors.replay.messages import EvalFigures, Lane, OpenEval, Phase, PhaseRef, Sampling, Serving, SetPhase
+from actors.replay.messages import (
+    KEPT,
+    ROLLED_BACK,
+    TRIAL,
+    EvalFigures,
+    Lane,
+    OpenEval,
+    Phase,
+    PhaseRef,
+    Sampling,
+    Serving,
+    SetPhase,
+    TrialFigures,
+    trial_round,
+)
 from actors.replay.rules.groups import GroupEnding, GroupState
 from actors.replay.statistics import RoundEpisode, summarise
 from runtime.messaging.message import Done, Version
@@ -116,6 +130,61 @@ def marked(tx: Transaction) -> RateMark:
     return msgspec.json.decode(tx.meta(_MARK) or "{}", type=RateMark)
 
 
+def tried(tx: Transaction, segment: LedgerPhaseSegment) -> str:
+    """The remedy that `segment` tries; "" where it tries none."""
+    return _remedy(tx.segment(segment.root).cause, TRIAL)
+
+
+def _remedy(cause: str, verdict: str) -> str:
+    return cause.removeprefix(verdict) if cause.startswith(verdict) else ""
+
+
+def _kept(tx: Transaction) -> list[LedgerPhaseSegment]:
+    """The first segments after trials whose remedies were kept, oldest first."""
+    roots = [tx.segment(segment.root) for segment in tx.path()[::-1]]
+    return [root for root in roots if root.cause.startswith(KEPT)]
+
+
+def remedies(tx: Transaction) -> list[str]:
+    """What is in effect: what was kept, and what is tried now."""
+    if not tx.settings.tries:
+        return []
+    now = tried(tx, tx.segment())
+    return [_remedy(root.cause, KEPT) for root in _kept(tx)] + [now] * bool(now)
+
+
+def trials(tx: Transaction) -> TrialFigures | None:
+    """What a supervisor that tries remedies decides by; None for another."""
+    if not tx.settings.tries:
+        return None
+    segment, kept = tx.segment(), _kept(tx)
+    begun = tx.rows("SELECT cause FROM stays WHERE idx = root AND cause GLOB ? ORDER BY idx", f"{TRIAL}*")
+    going_back = segment.cause.startswith(ROLLED_BACK)
+    curve = tx.rows(
+        "SELECT l.success, l.entropy FROM leases l JOIN stays s ON s.idx = l.stay WHERE l.state = 'trained' "
+        "AND s.phase = ? AND s.idx >= ? AND l.entropy IS NOT NULL ORDER BY l.id",
+        *(Phase.RL, kept[-1].idx if kept else 0),
+    )
+    both = tx.row(
+        "SELECT SUM(b.success > a.success) AS gained, SUM(b.success < a.success) AS lost "
+        "FROM rounds r JOIN rounds q ON q.name = ? AND q.closed = 1 AND q.abandoned = 0 "
+        "JOIN episodes a ON a.round_id = r.id JOIN episodes b ON b.round_id = q.id AND b.task = a.task "
+        "WHERE r.name = ? AND r.closed = 1 AND r.abandoned = 0 HAVING COUNT(*) > 0",
+        *(trial_round(len(begun), after=True), trial_round(len(begun), after=False)),
+    )
+    return TrialFigures(
+        remedy="" if going_back else tried(tx, segment),
+        kept=[_remedy(root.cause, KEPT) for root in kept],
+        begun=[_remedy(row["cause"], TRIAL) for row in begun],
+        state="going_back" if going_back else "left" if tx.trial_left(segment) else "",
+        success=[row["success"] for row in curve],
+        entropy=[row["entropy"] for row in curve],
+        judged=both is not None,
+        gained=both["gained"] if both else 0,
+        lost=both["lost"] if both else 0,
+    )
+
+
 def _name(phase: PhaseRef) -> str:
     return f"{phase.phase}/{phase.index}"
 
@@ -159,8 +228,10 @@ def rounds_wait(tx: Transaction) -> bool:
     Between two segments of RL, too: another may follow a segment's last step, and must not wait for a round.
     """
     segment = tx.segment()
-    if not tx.settings.single_version or segment.phase is not Phase.RL or tx.step_limit(segment) == 0:
+    if not tx.settings.single_version or segment.phase is not Phase.RL or (limit := tx.step_limit(segment)) == 0:
         return False
+    if tx.settings.tries and limit is not None and tx.steps_in(segment.root) >= limit:
+        return False  # the verdict of a trial is due
     total = tx.settings.rl_steps_in_all
     made = tx.steps_by_phase().get(Phase.RL, 0)
     return total is None or made < total

@@ -13,6 +13,7 @@ sampler would draw is left out: the policy could never end it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 from pathlib import Path
 
 import msgspec
@@ -171,10 +172,14 @@ def writer_of(segment: str) -> str:
 UNREADABLE = 2
 
 
-def _since_pulse(segments: list[LedgerPhaseSegment]) -> list[int]:
+def _since_pulse(tx: Transaction, segments: list[LedgerPhaseSegment]) -> list[int]:
     """The roots of `segments` (newest first) back to the last pulse: whose successes a pulse after them learns from."""
-    phases = [segment.phase for segment in segments]
-    return [segment.root for segment in segments[: phases.index(Phase.PULSE) if Phase.PULSE in phases else None]]
+    return [segment.root for segment in takewhile(lambda one: not _pulsed(tx, one), segments)]
+
+
+def _pulsed(tx: Transaction, segment: LedgerPhaseSegment) -> bool:
+    """Whether `segment` is a pulse that was not undone."""
+    return segment.phase is Phase.PULSE and tx.steps_in(segment.root) > 0
 
 
 def let_go(tx: Transaction) -> int:
@@ -188,7 +193,7 @@ def let_go(tx: Transaction) -> int:
     learned = len(path)
     for n in range(len(path) - 1, 0, -1):
         follows = path[n - 1].start
-        if path[n].phase is Phase.PULSE and saved is not None and not lineages.abandoned(saved, follows):
+        if _pulsed(tx, path[n]) and saved is not None and not lineages.abandoned(saved, follows):
             learned = n
     needed = {segment.root for segment in path[:learned]}
     unneeded = [row["stay"] for row in tx.rows("SELECT DISTINCT stay FROM reservoirs") if row["stay"] not in needed]
@@ -204,13 +209,13 @@ def let_go(tx: Transaction) -> int:
 def count_successes(tx: Transaction) -> int:
     """How many trajectories a pulse that began now could choose from."""
     sql = "SELECT COUNT(*) FROM episodes WHERE place IS NOT NULL AND lane = ? AND stay = ?"
-    return sum(tx.number(sql, Lane.TRAIN, root) for root in _since_pulse(tx.path()))
+    return sum(tx.number(sql, Lane.TRAIN, root) for root in _since_pulse(tx, tx.path()))
 
 
 def _kept_successes(tx: Transaction, segments: list[LedgerPhaseSegment], bound: int) -> list[Row]:
     """Reservoir members of the segments back to the last pulse, committed up to `bound`, by task and sequence."""
     sql = "SELECT seq, token, task FROM episodes WHERE place IS NOT NULL AND lane = ? AND stay = ? AND seq <= ?"
-    rows = [row for root in _since_pulse(segments) for row in tx.rows(sql, Lane.TRAIN, root, bound)]
+    rows = [row for root in _since_pulse(tx, segments) for row in tx.rows(sql, Lane.TRAIN, root, bound)]
     return sorted(rows, key=lambda row: (row["task"], row["seq"]))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import takewhile
+from operator import itemgetter
 
 import msgspec
 
@@ -42,6 +43,8 @@ def take(tx: Transaction, msg: messages.Take) -> messages.Batch | messages.Nothi
         raise LedgerError(f"the learner is at {msg.trained}, the ledger knows {tx.trained}: resume before taking")
     for row in tx.rows("SELECT * FROM leases WHERE state = 'out' AND learner = ?", msg.learner):
         give_back(tx, row, "the learner asked again")
+    if segment.cause.startswith(messages.ROLLED_BACK):
+        return messages.NothingToTake(final=False, back_to=tx.path()[1].start)
     done = tx.steps_in(segment.root)
     limit = tx.step_limit(segment)
     if limit is not None and done >= limit:
@@ -134,11 +137,13 @@ def _lease(
         samples=samples,
         staleness=staleness,
         fresh_optimizer=done + joined == 0 and segment.phase is not messages.Phase.BC,
-        new_reference=done == 0 and segment.phase is messages.Phase.RL,
+        new_reference=done == 0 and segment.phase is messages.Phase.RL and not (tx.settings.tries and joined),
         stay_step=done,
         stay_limit=tx.rate_limit(segment),
         steps_joined=joined,
         rl_steps=tx.steps_by_phase().get(messages.Phase.RL, 0) if segment.phase is messages.Phase.RL else 0,
+        remedies=phases.remedies(tx),
+        trial_from=tx.segment(segment.root).start if phases.tried(tx, segment) else None,
     )
     tx.execute(
         "INSERT INTO leases(id, request_id, learner, stay, state, reply) VALUES(?, ?, ?, ?, 'out', ?)",
@@ -152,11 +157,12 @@ def _lease(
 
 
 def _joined(tx: Transaction, segment: LedgerPhaseSegment) -> int:
-    """Steps of the segments of RL that `segment` follows at once, where a reset renews nothing but the reference."""
-    if tx.settings.pulse != "reference_reset" or segment.phase is not messages.Phase.RL:
+    """Steps of the segments of RL that `segment` follows at once, and whose optimizer it goes on with."""
+    if not tx.settings.goes_on or segment.phase is not messages.Phase.RL:
         return 0
-    before = takewhile(lambda earlier: earlier.phase is messages.Phase.RL, tx.path()[1:])
-    return sum(tx.steps_in(earlier.root) for earlier in before)
+    made = ((earlier.phase, tx.steps_in(earlier.root)) for earlier in tx.path()[1:])
+    before = takewhile(lambda one: one[0] is messages.Phase.RL, filter(itemgetter(1), made))  # none that was undone
+    return sum(steps for _, steps in before)
 
 
 def trained(tx: Transaction, msg: messages.Trained) -> Done:

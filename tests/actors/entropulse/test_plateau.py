@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.entropulse.config import EntropulseConfig
-from actors.entropulse.decide import fit, measured, plateau, quantile, successive_noise
+from actors.entropulse.curves import fit, measured, plateau, quantile, successive_noise
 from tests.proofs import proofs
 
 CONFIG = EntropulseConfig()

@@ -1,0 +1,187 @@
+"""A supervisor that tries remedies: over a real ledger with planted curves, and on simulated policies."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import msgspec
+import pytest
+
+from actors.entropulse.config import EntropulseConfig
+from actors.entropulse.curves import POSITIVES, PULSE, diagnose, worth_keeping
+from actors.entropulse.decide import OpenRound, Remain, decide
+from actors.replay.messages import Batch, Lane, NothingToTake, Phase, Reservation, TrialFigures
+from runtime.messaging.message import Version
+from tests.actors.entropulse.world import World, settings
+
+TRIALS: dict[str, Any] = {
+    "pulse": "trials", "pulses": 2, "total_rl_steps": 42, "rl_steps_per_phase": 6, "plateau_window": 6,
+    "min_phase_steps": 4, "pulse_steps": 3,
+}  # fmt: skip
+TASKS = [f"e{n}" for n in range(20)]
+
+
+class Trials(World):
+    """Success falls unless a remedy in `helps` is in effect; the held-out tasks of a round are solved likewise."""
+
+    def __init__(self, folder: Path, *, helps: str = "", **config: Any) -> None:
+        of = msgspec.structs.replace(settings(**(TRIALS | config)), trial_tasks=TASKS, trial_set="t")
+        super().__init__(folder, of)
+        self.helps, self.level = helps, 0.9
+        self.levels: dict[Version, float] = {}  # of the weights that a round may have pinned
+        self.drawn = 0
+        self.back: list[Version] = []
+
+    def supervise(self) -> bool:
+        decision = decide(self.play.figures(), self.config)
+        if isinstance(decision, OpenRound):
+            trained = str(self.play.ledger.tx.trained)
+            tasks = self.config.trial_tasks if decision.trial else self.config.eval_tasks
+            self.play.open_eval(decision.name, trained, tasks, decision.temperature)
+            self.rounds.append((decision.name, trained))
+            return False
+        return super().supervise()
+
+    def solves(self, work: Reservation) -> bool:
+        if work.lane is Lane.EVAL and work.pin is not None:
+            return int(work.task[1:] or 0) < 20 * self.levels.get(work.pin, self.level)
+        self.drawn += 1
+        return work.lane is Lane.DEMO or work.slot == 0 or (self.drawn * 7919 % 100) / 100 < self.level
+
+    def got(self, taken: Batch) -> None:
+        if taken.phase.phase in (Phase.RL, Phase.PULSE):
+            better = self.helps in taken.remedies
+            self.level = min(0.95, max(0.05, self.level + (0.08 if better else -0.02)))
+        super().got(taken)
+        self.levels[self.play.ledger.tx.trained] = self.level
+
+    def act(self) -> None:
+        super().act()
+        taken = self.play.take()
+        if isinstance(taken, NothingToTake) and taken.back_to is not None:
+            now = self.play.ledger.tx.trained
+            self.back.append(taken.back_to)
+            self.play.resumed(f"{now.lineage + 1}.{taken.back_to.step}", str(taken.back_to))
+            self.level = self.levels[taken.back_to]
+            self.levels[self.play.ledger.tx.trained] = self.level
+        elif isinstance(taken, Batch):
+            self.got(taken)
+
+    def trials(self) -> TrialFigures:
+        found = self.play.figures().trials
+        assert found is not None
+        return found
+
+
+def test_a_remedy_that_helps_is_tried_and_kept(tmp_path: Path) -> None:
+    world = Trials(tmp_path, helps="positives", pulses=1)
+    world.run(2000)
+    causes = [cause for _, cause in world.causes]
+    assert causes.index("trial:positives") + 1 == causes.index("kept:positives")
+    assert world.trials().kept == ["positives"]
+    assert not world.back
+    assert all(batch.remedies == ["positives"] for batch in world.taken[-6:]), "until the end"
+
+
+def test_one_that_does_not_is_rolled_back_to_its_checkpoint_and_the_next_is_tried(tmp_path: Path) -> None:
+    world = Trials(tmp_path, helps="nothing")
+    world.run(4000)
+    causes = [cause for _, cause in world.causes]
+    assert [cause for cause in causes if ":" in cause] == [
+        "trial:positives", "rolled_back:positives", "trial:pulse", "rolled_back:pulse",
+    ]  # fmt: skip
+    first = next(batch for batch in world.taken if batch.remedies)
+    assert first.trial_from == world.back[0], "what the learner goes back to is what it was asked to keep"
+    figures = world.play.figures()
+    assert (figures.steps[Phase.RL], figures.steps.get(Phase.PULSE, 0)) == (42, 0), "undone steps are made again"
+    assert world.trials().kept == []
+    assert not world.taken[-1].remedies
+    assert not [batch for batch in world.taken if batch.fresh_optimizer][1:], "RL goes on with its optimizer"
+
+
+def test_a_learner_that_is_killed_on_its_way_back_is_sent_back_again(tmp_path: Path) -> None:
+    world = Trials(tmp_path, helps="nothing")
+    world.run_until(lambda: world.causes[-1:] == [("rl", "rolled_back:positives")], 4000)
+    tx = world.play.ledger.tx
+    end = tx.trained
+    world.play.resumed(f"{end.lineage + 1}.{end.step}", str(end))
+    assert world.trials().state == "going_back"
+    assert decide(world.play.figures(), world.config) == Remain("the learner to go back to the weights before trial 1")
+    taken = world.play.take()
+    assert isinstance(taken, NothingToTake)
+    assert taken.back_to is not None
+    world.play.resumed(f"{end.lineage + 2}.{taken.back_to.step}", str(taken.back_to))
+    assert world.trials().state == "left"
+    assert not isinstance(world.play.take(), Batch), "the trial is not played again"
+    world.run(4000)
+    assert [cause for _, cause in world.causes].count("trial:positives") == 1
+
+
+class Simulated:
+    """A policy's figures: its success rises or falls with each step of RL, and its entropy with it.
+
+    `cured_by` is the remedy that its disease has; "" is a healthy one. Episodes of a step, 24, and the 100 tasks of a
+    trial's rounds are drawn with its success at that time.
+    """
+
+    STEPS, SEGMENT = 96, 12
+
+    def __init__(self, seed: int, cured_by: str) -> None:
+        self.rng = random.Random(seed)
+        self.cured_by, self.begun, self.kept = cured_by, list[str](), list[str]()
+        self.level, self.nats, self.since = self.rng.uniform(0.35, 0.55), 0.15, 0
+        self.success, self.entropy = list[float](), list[float]()
+        self.config = EntropulseConfig(pulse="trials", pulses=3, rl_steps_per_phase=self.SEGMENT)
+
+    def step(self, remedies: list[str]) -> None:
+        """Rises by 0.2 points a step where nothing ails it, falls by 0.5, or stays at lower and lower entropy."""
+        well = not self.cured_by or self.cured_by in remedies
+        self.level += 0.002 if well else -0.005 if self.cured_by == POSITIVES else 0.0
+        self.level = min(0.95, max(0.05, self.level))
+        self.nats *= 0.995 if well else 0.97 if self.cured_by == PULSE else 1.0
+        groups = [min(1.0, max(0.0, self.rng.gauss(self.level, 0.3))) for _ in range(3)]
+        self.success.append(fmean(self.rng.random() < p for p in groups for _ in range(8)))
+        self.entropy.append(self.nats * math.exp(self.rng.gauss(0, 0.15)))
+
+    def run(self) -> list[str]:
+        """The remedies that are tried, in order."""
+        for _ in range(self.STEPS // self.SEGMENT):
+            for _ in range(self.SEGMENT):
+                self.step(self.kept)
+            found = diagnose(self.success[self.since :], self.entropy[self.since :], self.begun, self.config)
+            if found is not None and len(self.begun) < self.config.pulses:
+                self.begun.append(found.remedy)
+                helps = found.remedy == self.cured_by
+                gained, lost = self.rounds(0.12 if helps else 0.0)
+                if worth_keeping(gained, lost)[0]:
+                    self.kept.append(found.remedy)
+                    self.since = len(self.success)
+        return self.begun
+
+    def rounds(self, gain: float) -> tuple[int, int]:
+        """Of 100 tasks that either round solves by itself: those that the second alone solves, the first alone."""
+        hard = [min(1.0, max(0.0, self.rng.gauss(self.level, 0.35))) for _ in range(100)]
+        both = [(self.rng.random() < p, self.rng.random() < min(1.0, p + gain)) for p in hard]
+        return sum(b > a for a, b in both), sum(b < a for a, b in both)
+
+
+@pytest.mark.parametrize("remedy", [POSITIVES, PULSE])
+def test_the_right_remedy_is_tried_first_on_simulated_policies_with_a_planted_disease(remedy: str) -> None:
+    firsts = Counter((Simulated(seed, remedy).run() or ["none"])[0] for seed in range(200))
+    assert firsts[remedy] >= 180, firsts
+
+
+def test_nothing_is_tried_on_healthy_simulated_policies() -> None:
+    tried = sum(bool(Simulated(seed, "").run()) for seed in range(200))
+    assert tried <= 4, tried
+
+
+def test_a_remedy_is_kept_by_an_exact_sign_test() -> None:
+    assert worth_keeping(5, 1) == (False, {"gained": 5.0, "lost": 1.0, "chance": 7 / 64})
+    assert worth_keeping(6, 1) == (True, {"gained": 6.0, "lost": 1.0, "chance": 8 / 128})
+    assert worth_keeping(0, 0)[0] is False, "nothing changed"
