@@ -18,7 +18,7 @@ LEAVE = 1.15
 FIT_MOST = 4  # windows
 LOWEST = 1e-6  # nats; a lower entropy counts as this
 _Z = 3.2905  # standard normal quantile of CONFIDENCE
-_FALLING_Z = 2.807  # of 0.9975: a trial costs less than a pulse that was not needed
+_SICK_Z, _FLAT_Z = 2.807, 1.645  # of 0.9975 and 0.95: a trial is undone where it was not needed
 _MOST_CORRELATED = 0.9
 
 
@@ -99,10 +99,7 @@ def _look(success: Sequence[float], entropy: Sequence[float], config: Entropulse
     steps = len(success)
     fitted = min(steps, max(config.plateau_window, min(steps // 2, FIT_MOST * config.plateau_window)))
     slope, error, noise, correlation = fit(success[-fitted:])
-    logs = [math.log(max(value, LOWEST)) for value in entropy]
-    few = max(1, config.plateau_window // 2)
-    start, now = sum(logs[:few]) / few, sum(logs[-few:]) / few
-    bound = now - start + quantile(steps - 2) * successive_noise(logs) * math.sqrt(2 / few)
+    start, now, bound = _entropy_change(entropy, config, _Z)
     return Look(
         steps=steps,
         fitted=fitted,
@@ -115,6 +112,16 @@ def _look(success: Sequence[float], entropy: Sequence[float], config: Entropulse
         entropy_ratio=math.exp(now - start),
         entropy_ratio_upper=math.exp(bound),
     )
+
+
+def _entropy_change(entropy: Sequence[float], config: EntropulseConfig, z: float) -> tuple[float, float, float]:
+    """Means of ln entropy over half a window at its start and now, and the upper bound at `z` of the second less the
+    first.
+    """
+    logs = [math.log(max(value, LOWEST)) for value in entropy]
+    few = max(1, config.plateau_window // 2)
+    start, now = sum(logs[:few]) / few, sum(logs[-few:]) / few
+    return start, now, now - start + quantile(len(logs) - 2, z) * successive_noise(logs) * math.sqrt(2 / few)
 
 
 def fit(values: Sequence[float]) -> tuple[float, float, float, float]:
@@ -178,18 +185,26 @@ def diagnose(
 ) -> Diagnosis | None:
     """What is wrong with RL, of success and entropy per step since the last kept remedy; None where nothing surely is.
 
-    - *falling*: a line is fitted to the last steps, at most `FIT_MOST` windows. The upper bound of its rise is below 0.
-    - *collapsed*: `plateau`: success gains surely less than `plateau_gain`, and entropy has surely fallen.
+    A line is fitted to the last steps of success, at most `FIT_MOST` windows:
 
-    A disease whose remedies were all tried is none.
+    - *falling*: the upper bound of its rise is below 0.
+    - *collapsed*: the upper bound of its rise per window is below `plateau_gain`, and entropy has surely fallen below
+      `entropy_share` of its start.
+
+    A trial is undone where it brings nothing, so these bounds are less strict than those of `plateau`. A disease whose
+    remedies were all tried is none.
     """
-    fitted = min(len(success), FIT_MOST * config.plateau_window)
-    slope, error, noise, _ = fit(success[len(success) - fitted :])
-    upper = slope + quantile(fitted - 2, _FALLING_Z) * error
-    found: dict[str, dict[str, float] | None] = {
-        FALLING: {"fitted": float(fitted), "slope": slope, "slope_upper": upper, "noise": noise} if upper < 0 else None,
-        COLLAPSED: plateau(success, entropy, config),
-    }
+    steps = min(len(success), len(entropy))
+    if steps < config.plateau_window:
+        return None
+    fitted = min(steps, FIT_MOST * config.plateau_window)
+    slope, error, noise, _ = fit(success[steps - fitted : steps])
+    upper, flat = (slope + quantile(fitted - 2, z) * error for z in (_SICK_Z, _FLAT_Z))
+    _, _, change = _entropy_change(entropy[:steps], config, _SICK_Z)
+    seen = {"fitted": float(fitted), "slope": slope, "noise": noise, "slope_upper": upper}
+    level = {"rise_upper": flat * config.plateau_window, "entropy_ratio_upper": math.exp(change)}
+    collapsed = level["rise_upper"] < config.plateau_gain and level["entropy_ratio_upper"] < config.entropy_share
+    found = {FALLING: seen if upper < 0 else None, COLLAPSED: seen | level if collapsed else None}
     for disease, evidence in found.items():
         for remedy in REMEDIES[disease] if evidence is not None else ():
             if remedy not in tried:
