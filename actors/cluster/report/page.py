@@ -7,7 +7,7 @@ of the model is text on it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from actors.cluster import output, tables
 from actors.cluster.output import plain, plainly
@@ -15,7 +15,7 @@ from actors.cluster.report import pooled
 from actors.cluster.report.drawing import CURVE, Picture
 from actors.cluster.report.episodes import BeforeAndAfter, EpisodeView
 from actors.cluster.report.pooled import Difference, Group, PooledGain, PooledRound
-from actors.cluster.report.run_data import RunFigures
+from actors.cluster.report.run_data import RunFigures, Switch
 from actors.cluster.runs.evaluation_rounds import SCORES, EvaluationRound, instances, spread
 from actors.cluster.tables import TableCell, TextTable
 from actors.replay.database import queries
@@ -55,7 +55,7 @@ def page(
         differences=differences_of(pooled.differences(groups)),
         pooled=[rounds_together(group, pooled.pooled_rounds(group.runs)) for group in groups if len(group.runs) > 1],
         rounds={run.name: [rounds_of(run.rounds), scores_of(run), families_of(run.rounds)] for run in runs},
-        phases={run.name: phases_of(run) for run in runs},
+        phases={run.name: [table for table in (phases_of(run), trials_of(run)) if table.rows] for run in runs},
         endings={run.name: counted(plainly(run.endings)) or "no group yet" for run in runs},
         times={run.name: times_of(run) for run in runs},
         episodes=episodes,
@@ -185,11 +185,20 @@ def differences_of(found: Sequence[Difference]) -> TextTable:
 
 def phases_of(run: RunFigures) -> TextTable:
     """The segments that the run went through, and why each began."""
+    return _switches(run.switches)
+
+
+def trials_of(run: RunFigures) -> TextTable:
+    """Each decision of a supervisor that tries remedies, with what it was made by."""
+    return _switches(run.trials, "Remedies that the supervisor tried")
+
+
+def _switches(switches: Iterable[Switch], caption: str = "") -> TextTable:
     rows = []
-    for one in run.switches:
+    for one in switches:
         evidence = ", ".join(f"{name} {value:.4g}" for name, value in one.evidence.items())
         rows.append((plain(one.phase), one.start, plain(one.cause), evidence or "-"))
-    return TextTable(("Phase", "From step", "Cause", "Evidence"), rows, sentences={"Evidence"})
+    return TextTable(("Phase", "From step", "Cause", "Evidence"), rows, caption, sentences={"Evidence"})
 
 
 def times_of(run: RunFigures) -> list[TextTable]:

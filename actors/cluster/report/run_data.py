@@ -81,6 +81,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     started: str
     key: str  # shared by the seeds of one deploy file
     switches: list[Switch]
+    trials: list[Switch] = []  # of remedies: their beginnings and verdicts, those of undone trials too
     rounds: list[EvaluationRound]
     gains: list[Compared]  # from the first to the last round of each decoding
     steps: list[StepFigures]
@@ -119,7 +120,7 @@ def series(steps: Iterable[StepFigures], name: str, phase: str | None = None) ->
 def read_run(path: Path) -> RunFigures:
     """The run in the folder `path`. Raises ConfigError where there is no ledger that can be read."""
     with ledgers.opened(path) as db:
-        switches = [_switch(row) for row in queries.phases(db)]
+        switches, trials = ([_switch(row) for row in rows] for rows in (queries.phases(db), queries.trials(db)))
         rounds = evaluation_rounds.rounds_of(db)
         steps = queries.steps(db)
         endings, episodes = queries.group_endings(db), queries.episodes_by_lane(db)
@@ -139,6 +140,7 @@ def read_run(path: Path) -> RunFigures:
         started=record.started if record else "",
         key=key_of(deploy) if deploy else path.name,
         switches=switches,
+        trials=trials,
         rounds=rounds,
         gains=evaluation_rounds.gains(rounds),
         steps=[_step(row) for row in steps],

@@ -184,6 +184,8 @@ def _print(run: RunFigures) -> None:
     if run.steps:
         phases = (f"{plain(switch.phase)} from step {switch.start} ({plain(switch.cause)})" for switch in run.switches)
         output.prose(f"phases    {', '.join(phases)}")
+    if run.trials:
+        tables.show(page.trials_of(run))
     output.prose(f"desktops  showed observation version {queries.versions_text(run.observations)}")
     output.prose(f"groups    {page.counted(plainly(run.endings)) or 'none'}")
     output.prose(f"episodes  {page.counted(run.episodes) or 'none'}")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from actors.replay.messages import Phase, StepRef
+from actors.replay.messages import KEPT, ROLLED_BACK, TRIAL, Phase, StepRef
 from actors.replay.statistics import RoundEpisode
 
 Database = sqlite3.Connection  # with rows by name, of `ledger_file.reading`
@@ -48,6 +48,12 @@ def phases(db: Database) -> list[Row]:
         if not segments or row["idx"] < segments[-1]["root"]:  # what lies from its root on was undone
             segments.append(row)
     return segments[::-1]
+
+
+def trials(db: Database) -> list[Row]:
+    """The segments in which a remedy was tried, kept or rolled back, in order, undone ones too; columns likewise."""
+    sql = "SELECT * FROM stays WHERE idx = root AND (cause GLOB ? OR cause GLOB ? OR cause GLOB ?) ORDER BY idx"
+    return db.execute(sql, [f"{verdict}*" for verdict in (TRIAL, KEPT, ROLLED_BACK)]).fetchall()
 
 
 def segment(db: Database) -> Row | None:

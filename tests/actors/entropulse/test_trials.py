@@ -12,12 +12,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from actors.cluster.report import page
+from actors.cluster.report.run_data import Switch
 from actors.entropulse.config import EntropulseConfig
 from actors.entropulse.curves import POSITIVES, PULSE, diagnose, worth_keeping
 from actors.entropulse.decide import OpenRound, Remain, decide
+from actors.replay.database import queries
 from actors.replay.messages import Batch, Lane, NothingToTake, Phase, Reservation, TrialFigures
 from runtime.messaging.message import Version
 from tests.actors.entropulse.world import World, settings
+from tests.bench.test_bench_programme import played
 
 TRIALS: dict[str, Any] = {
     "pulse": "trials", "pulses": 2, "total_rl_steps": 42, "rl_steps_per_phase": 6, "plateau_window": 6,
@@ -96,6 +100,12 @@ def test_one_that_does_not_is_rolled_back_to_its_checkpoint_and_the_next_is_trie
     assert [cause for cause in causes if ":" in cause] == [
         "trial:positives", "rolled_back:positives", "trial:pulse", "rolled_back:pulse",
     ]  # fmt: skip
+    shown = queries.trials(tx := world.play.ledger.tx.connection)
+    assert [(row["phase"], row["cause"]) for row in shown] == [one for one in world.causes if ":" in one[1]]
+    assert [row["cause"] for row in queries.phases(tx)][-2:] == ["after_trial", "counted"]
+    decisions = [Switch(phase=row["phase"], start=1, cause=row["cause"], evidence={"lost": 2.0}) for row in shown]
+    table = page.trials_of(msgspec.structs.replace(played("r", {}), trials=decisions))
+    assert [tuple(row) for row in table.rows][1] == ("RL", 1, "rolled back:positives", "lost 2")
     first = next(batch for batch in world.taken if batch.remedies)
     assert first.trial_from == world.back[0], "what the learner goes back to is what it was asked to keep"
     figures = world.play.figures()

@@ -60,11 +60,11 @@ class Run:
                 figures = await self.replay.ask(WaitFigures(since=figures.revision, wait_s=5), timeout_s=20)
             return figures
 
-    async def enter(self, phase: Phase, steps: int | None = None) -> None:
+    async def enter(self, phase: Phase, steps: int | None = None, cause: str = "counted") -> None:
         now = (await self.figures()).phase
         following = PhaseRef(phase=phase, index=now.index + 1)
         await self.replay.ask(
-            SetPhase(expected=now, next=following, cause="counted", evidence={}, steps=steps), timeout_s=10
+            SetPhase(expected=now, next=following, cause=cause, evidence={}, steps=steps), timeout_s=10
         )
 
     async def trained(self, version: str) -> Figures:
@@ -83,6 +83,7 @@ async def running(
     apart: bool = False,
     turns: bool = False,
     shared: bool = False,
+    pulse: str = "full",
     samplers: Sequence[ActorSpec] = (ActorSpec(name="sampler/0", factory=Sampler),),
     **settings: Any,
 ) -> AsyncIterator[Run]:
@@ -98,6 +99,7 @@ async def running(
         demos=DemosConfig(count=2),
         rules=ReplayConfig(group_size=2, min_group_size=2, groups_per_step=1, sft_batch_size=2, max_staleness=1),
         incarnation=str(id(settings)),
+        pulse=pulse,
     )
     rl, sft = RlConfig(lr=1e-3, warmup_steps=0, kl_coef=0.01), SftConfig(lr=3e-3, warmup_steps=0)
     learner = LearnerConfig(**{"rl": rl, "sft": sft, **settings})
@@ -194,6 +196,40 @@ async def test_from_demonstrations_to_rl_and_back_after_a_killed_rank(tmp_path: 
         assert {"wait_s", "reference_s", "kl", "staleness_max"} <= steps[3]["figures"].keys()
         announced = run.logged("weights_announced")[-1]
         assert (announced["samplers"], announced["missed"]) == (["sampler/0"], ["sampler/1"])
+
+
+@pytest.mark.engine
+async def test_a_trial_that_failed_is_undone_to_the_weights_before_it(tmp_path: Path, base: Path) -> None:
+    """`keep_checkpoints` is 2, and three checkpoints follow that of the trial's beginning."""
+    rl = RlConfig(lr=1e-3, warmup_steps=0, kl_coef=0.0)
+    async with running(tmp_path / "run", base, pulse="trials", checkpoint_every=1, rl=rl) as run:
+
+        async def step(to: str) -> None:
+            while (now := (await run.figures()).trained) < v(to):
+                await run.seats.play(2, now, wait_s=1.0)
+            await run.until(lambda f: f.checkpointed == f.trained == f.served)
+
+        await run.seats.play(2, None)
+        await run.enter(Phase.BC, steps=1)
+        await run.until(lambda f: f.checkpointed == v("0.1") == f.served)
+        await run.enter(Phase.RL, steps=1)
+        await step("0.2")
+        before = next(w.digest for w in Sampler.heard if w.version == v("0.2"))
+        await run.enter(Phase.RL, steps=3, cause="trial:positives")
+        for made in ("0.3", "0.4", "0.5"):
+            await step(made)
+        kept = sorted(path.name for path in (run.folder / "checkpoints").iterdir())
+        assert kept == ["0.2", "0.4", "0.5"], "the newest two, and where the trial began"
+        await run.enter(Phase.RL, steps=0, cause="rolled_back:positives")
+        figures = await run.until(lambda f: f.trained == v("1.2") == f.served)
+        assert figures.trials is not None
+        assert (figures.trials.state, figures.steps[Phase.RL]) == ("left", 1)
+        assert next(w.digest for w in Sampler.heard if w.version == v("1.2")) == before
+        left_out = [line["figures"]["steps_not_computed"] for line in run.logged("learner_step")[1:]]
+        assert left_out[0] == 0 < min(left_out[1:]), "failures teach nothing in the trial"
+        await run.enter(Phase.RL, steps=1)
+        await step("1.3")
+        assert run.logged("learner_step")[-1]["figures"]["steps_not_computed"] == 0
 
 
 @pytest.mark.engine
