@@ -69,8 +69,7 @@ def cells(now: RunNow, seats: int) -> list[tuple[str, str]]:
     if now.left_s is not None:
         shown.append(("left", output.duration(now.left_s)))
     won = [step.success for step in now.curve if step.success is not None][-_MEAN_OF:] if phase == Phase.RL else []
-    held_out = (one for one in now.rounds if not one.name.startswith("trial"))
-    rounds = [one for one in held_out if one.played and (one.closed or phase == EVALUATION)]
+    rounds = [one for one in now.rounds if one.played and (one.closed or phase == EVALUATION)]
     newest, trained = now.curve[-1].figures if now.curve else {}, sum(now.staleness.values())
     figures = {
         "success": sum(won) / len(won) if won else None,

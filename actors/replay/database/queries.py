@@ -145,12 +145,13 @@ def round_remembered(db: Database, round_id: int) -> float:
 
 
 def rounds_so_far(db: Database) -> list[Row]:
-    """The rounds that count: id, name, version, temperature, played, planned and successes (episodes), closed."""
+    """The same rounds: id, name, version, temperature, played, planned and successes (episodes), closed."""
     return db.execute(
         "SELECT r.id, r.name, r.version, r.temperature, r.closed, count(e.seq) AS played,"
         " coalesce(sum(e.success), 0) AS successes,"
         " (SELECT count(*) FROM round_tasks t WHERE t.round_id = r.id) AS planned"
-        " FROM rounds r LEFT JOIN episodes e ON e.round_id = r.id WHERE r.abandoned = 0 GROUP BY r.id ORDER BY r.id"
+        " FROM rounds r LEFT JOIN episodes e ON e.round_id = r.id"
+        f" WHERE {_HELD_OUT} GROUP BY r.id ORDER BY r.id"
     ).fetchall()
 
 
@@ -161,8 +162,9 @@ def round_tallies(db: Database, round_id: int) -> list[tuple[int, int]]:
 
 
 def rounds(db: Database) -> list[Row]:
-    """The rounds that count, in the order of opening."""
-    return db.execute("SELECT * FROM rounds WHERE abandoned = 0 ORDER BY id").fetchall()
+    """The rounds of held-out tasks that count, in the order of opening; none of a trial of a remedy."""
+    sql = "SELECT * FROM rounds WHERE abandoned = 0 AND name NOT GLOB 'trial[0-9]*' ORDER BY id"
+    return db.execute(sql).fetchall()
 
 
 def round_episodes(db: Database, round_id: int) -> list[RoundEpisode]:

@@ -103,6 +103,8 @@ def test_one_that_does_not_is_rolled_back_to_its_checkpoint_and_the_next_is_trie
     shown = queries.trials(tx := world.play.ledger.tx.connection)
     assert [(row["phase"], row["cause"]) for row in shown] == [one for one in world.causes if ":" in one[1]]
     assert [row["cause"] for row in queries.phases(tx)][-2:] == ["after_trial", "counted"]
+    assert [row["name"] for row in queries.rounds(tx)] == ["after_bc", "final"], "no trial's"
+    assert [row["name"] for row in queries.rounds_so_far(tx)] == ["after_bc", "final"]
     decisions = [Switch(phase=row["phase"], start=1, cause=row["cause"], evidence={"lost": 2.0}) for row in shown]
     table = page.trials_of(msgspec.structs.replace(played("r", {}), trials=decisions))
     assert [tuple(row) for row in table.rows][1] == ("RL", 1, "rolled back:positives", "lost 2")
