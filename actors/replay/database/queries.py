@@ -151,7 +151,7 @@ def rounds_so_far(db: Database) -> list[Row]:
         " coalesce(sum(e.success), 0) AS successes,"
         " (SELECT count(*) FROM round_tasks t WHERE t.round_id = r.id) AS planned"
         " FROM rounds r LEFT JOIN episodes e ON e.round_id = r.id"
-        f" WHERE {_HELD_OUT} GROUP BY r.id ORDER BY r.id"
+        " WHERE r.abandoned = 0 AND r.name NOT GLOB 'trial[0-9]*' GROUP BY r.id ORDER BY r.id"
     ).fetchall()
 
 
