@@ -179,7 +179,7 @@ def _since_pulse(tx: Transaction, segments: list[LedgerPhaseSegment]) -> list[in
 
 def _pulsed(tx: Transaction, segment: LedgerPhaseSegment) -> bool:
     """Whether `segment` is a pulse that was not undone."""
-    return segment.phase is Phase.PULSE and tx.steps_in(segment.root) > 0
+    return segment.phase is Phase.PULSE and not tx.trial_left(segment)
 
 
 def let_go(tx: Transaction) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import takewhile
-from operator import itemgetter
 
 import msgspec
 
@@ -160,9 +159,9 @@ def _joined(tx: Transaction, segment: LedgerPhaseSegment) -> int:
     """Steps of the segments of RL that `segment` follows at once, and whose optimizer it goes on with."""
     if not tx.settings.goes_on or segment.phase is not messages.Phase.RL:
         return 0
-    made = ((earlier.phase, tx.steps_in(earlier.root)) for earlier in tx.path()[1:])
-    before = takewhile(lambda one: one[0] is messages.Phase.RL, filter(itemgetter(1), made))  # none that was undone
-    return sum(steps for _, steps in before)
+    stood = (earlier for earlier in tx.path()[1:] if not tx.trial_left(earlier))
+    before = takewhile(lambda earlier: earlier.phase is messages.Phase.RL, stood)
+    return sum(tx.steps_in(earlier.root) for earlier in before)
 
 
 def trained(tx: Transaction, msg: messages.Trained) -> Done:
