@@ -18,7 +18,7 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python, and of TOML that it reads.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (137, 3),
-    "actors/cluster": (14093, 71),
+    "actors/cluster": (14096, 71),
     "actors/desktop": (11140, 47),
     "actors/entropulse": (856, 5),
     "actors/front": (1400, 10),

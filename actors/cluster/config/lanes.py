@@ -32,7 +32,8 @@ class Lanes(msgspec.Struct, frozen=True, kw_only=True):
 
     def trial(self, most: int) -> Lanes:
         """The training tasks by which trials of remedies are judged, at most so many, spread over all of them."""
-        return Lanes(train=[], demo=[], eval=self.train[:: max(1, -(-len(self.train) // most))])
+        few = self.train[:: -(-len(self.train) // most) or 1] if most else []
+        return Lanes(train=[], demo=[], eval=few)
 
 
 def lanes_of(config: TasksConfig) -> Lanes:

@@ -299,14 +299,16 @@ def _samplers(
 
 
 def _supervisor(deploy: Deploy, lanes: Lanes, samplers: list[str]) -> ActorSpec:
+    phases = deploy.entropulse
+    tried = lanes.trial(phases.trial_tasks if phases.pulse == "trials" else 0)
     settings = EntropulseSettings(
-        entropulse=deploy.entropulse,
+        entropulse=phases,
         evaluation=deploy.evaluation,
         sampling=deploy.sampling,
         demos=deploy.demos.ledger(),
         eval_tasks=lanes.eval,
         task_set=lanes.task_set,
-        trial_tasks=(tried := lanes.trial(deploy.entropulse.trial_tasks)).eval,
+        trial_tasks=tried.eval,
         trial_set=tried.task_set,
         samplers=samplers,
         single_version=deploy.samplers.single_version,

@@ -109,6 +109,19 @@ def test_rounds_stand_apart_from_rl_on_engines_of_one_version() -> None:
         planned("local", *sglang, "evaluation.rollout_share=0.125")
 
 
+def test_trials_are_judged_on_some_training_tasks_of_every_family() -> None:
+    supervisor = specs(planned("local", "entropulse.pulse=trials"))["entropulse"].config
+    tasks: list[str] = supervisor.trial_tasks  # type: ignore[attr-defined]
+    assert 80 <= len(tasks) <= 100
+    assert len({task.split("/")[0] for task in tasks}) == 8
+    assert {task.split("/")[1] for task in tasks} == {"train"}
+    assert specs(planned("local"))["entropulse"].config.trial_tasks == []  # type: ignore[attr-defined]
+    with pytest.raises(
+        ConfigError, match=r"^entropulse\.pulse is trials: entropulse\.rl_steps_per_phase says how many"
+    ):
+        planned("local", "entropulse.pulse=trials", "entropulse.rl_steps_per_phase=0")
+
+
 def test_a_pulse_has_demonstrations_to_learn_only_where_the_run_has_some() -> None:
     cloning = ["demos.count=0", "demos.resample_rounds=0", "run.require.bc_steps=0"]
     with pytest.raises(ConfigError, match=r"^entropulse\.bc_steps is \d+, but demos\.count is 0: it says how many"):
