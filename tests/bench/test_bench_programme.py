@@ -19,8 +19,8 @@ from actors.learner.batches import learning_rate
 from actors.replay.messages import Phase
 from actors.replay.statistics import RoundEpisode, quantile95, spread, summarise
 from runtime.errors import ConfigError
-from tests.bench import programme
-from tests.bench.programme import ProgrammeRun, p_value
+from tests.bench import programme, programme_results
+from tests.bench.programme_results import ProgrammeRun, p_value
 
 FILE = """
 file: smoke
@@ -41,7 +41,7 @@ stages:
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> programme.Programme:
+def plan(tmp_path: Path) -> programme_results.Programme:
     (tmp_path / "p.yaml").write_text(FILE)
     return programme.load(tmp_path / "p.yaml")
 
@@ -88,7 +88,7 @@ def test_the_rate_of_every_arm_of_rl_has_fallen_before_a_round(name: str) -> Non
                 assert rate == pytest.approx(learner.rl.lr * learner.lr_floor), f"{stage.name}, {arm}, step {done}"
 
 
-def test_trunks_come_first_and_stages_wait_for_each_other(plan: programme.Programme, tmp_path: Path) -> None:
+def test_trunks_come_first_and_stages_wait_for_each_other(plan: programme_results.Programme, tmp_path: Path) -> None:
     found: dict[str, RunFigures] = {}
     order = []
     while (cell := programme.next_cell(plan, found, tmp_path)) is not None and cell.stage != "final":
@@ -101,7 +101,7 @@ def test_trunks_come_first_and_stages_wait_for_each_other(plan: programme.Progra
     assert order == [
         "trunk-cloned-0", *(f"screen-{arm}-0" for arm in arms), "trunk-cloned-1", *(f"screen-{arm}-1" for arm in arms),
     ]  # fmt: skip
-    assert programme.best(plan, plan.stages[1], found) == ["loo"]
+    assert programme_results.best(plan, plan.stages[1], found) == ["loo"]
     rest = [cell.name for cell, _ in programme._missing(plan, found, tmp_path)]
     assert rest[:3] == ["final-base-0", "final-bc-0", "final-loo-0"], "seeds that were screened need no trunk"
     assert rest[6:] == ["trunk-cloned-2", "final-base-2", "final-bc-2", "trunk-cloned-2", "final-loo-2"]
@@ -111,7 +111,7 @@ def test_trunks_come_first_and_stages_wait_for_each_other(plan: programme.Progra
     assert again == ProgrammeRun("trunk", "cloned", 1), "one that is gone is played again, for what goes on from it"
 
 
-def test_a_run_has_its_keys_and_its_origin_from_the_file(plan: programme.Programme, tmp_path: Path) -> None:
+def test_a_run_has_its_keys_and_its_origin_from_the_file(plan: programme_results.Programme, tmp_path: Path) -> None:
     assert programme.overrides(plan, ProgrammeRun("screen", "loo", 1)) == [
         "entropulse.pulses=0", "entropulse.total_rl_steps=2", "evaluation.interval=1", "learner.rl.lr_cycle_steps=1",
         "learner.rl.baseline=leave_one_out", "run.seed=1",
@@ -134,7 +134,7 @@ def test_a_run_has_its_keys_and_its_origin_from_the_file(plan: programme.Program
     ]
 
 
-def test_a_run_that_crashed_three_times_is_passed_by(plan: programme.Programme, tmp_path: Path) -> None:
+def test_a_run_that_crashed_three_times_is_passed_by(plan: programme_results.Programme, tmp_path: Path) -> None:
     ended(tmp_path, "trunk-cloned-0", "crashed", crashes=1)
     assert programme.next_cell(plan, {}, tmp_path) == ProgrammeRun("trunk", "cloned", 0)
     ended(tmp_path, "screen-base-0", "crashed", crashes=2)
@@ -143,7 +143,7 @@ def test_a_run_that_crashed_three_times_is_passed_by(plan: programme.Programme, 
 
 
 def test_nothing_is_played_next_to_a_run_that_a_killed_programme_left(
-    plan: programme.Programme, tmp_path: Path
+    plan: programme_results.Programme, tmp_path: Path
 ) -> None:
     ended(tmp_path / "runs", "screen-pos-0", None)
     with (
@@ -154,7 +154,7 @@ def test_nothing_is_played_next_to_a_run_that_a_killed_programme_left(
     assert not (tmp_path / "results").exists()
 
 
-def test_a_table_compares_with_the_base_over_seeds_and_corrects_for_the_arms(plan: programme.Programme) -> None:
+def test_a_table_compares_with_the_base_over_seeds_and_corrects_for_the_arms(plan: programme_results.Programme) -> None:
     """Four instances, two seeds: the base solves 2, `pos` one more in both seeds, `aa` as many."""
     base, more = [True, True, False, False], [True, True, True, False]
     found = {
@@ -162,7 +162,7 @@ def test_a_table_compares_with_the_base_over_seeds_and_corrects_for_the_arms(pla
         for arm, wins in (("base", base), ("aa", base), ("pos", more), ("loo", more))
         for seed in (0, 1)
     }
-    rows = {row.arm: row for row in programme.rows(plan, found)}
+    rows = {row.arm: row for row in programme_results.rows(plan, found)}
     assert rows["base"].success == 0.5, "the last round alone"
     assert rows["base"].gain is None
     assert rows["pos"].gain is not None
@@ -170,20 +170,20 @@ def test_a_table_compares_with_the_base_over_seeds_and_corrects_for_the_arms(pla
     assert (rows["aa"].p, rows["aa"].holm) == (1.0, None)
     assert rows["pos"].holm == pytest.approx(2 * rows["pos"].p), "two arms are tested, and the repeat is none of them"
     assert rows["pos"].cpu_s == 120.0
-    text = programme.table(plan, found)
+    text = programme_results.table(plan, found)
     assert "8 runs have ended, in 0.1 of at most 1 CPU-hours." in text
     assert "| screen | pos | 0 1 | 0.750 | +25.0 (" in text
 
 
-def test_looks_at_the_probe_are_compared_with_the_base_by_seed(plan: programme.Programme) -> None:
+def test_looks_at_the_probe_are_compared_with_the_base_by_seed(plan: programme_results.Programme) -> None:
     """0.2 and 0.3 nats above the base: 0.25, and Student's 12.706 standard errors of 0.05 to either side."""
-    assert programme.probe_tables(plan, {"screen-base-0": played("screen-base-0", {"final": [True]})}) == ""
+    assert programme_results.probe_tables(plan, {"screen-base-0": played("screen-base-0", {"final": [True]})}) == ""
     found = {}
     for arm, seed, nats in (("base", 0, 1.0), ("base", 1, 2.0), ("pos", 0, 1.2), ("pos", 1, 2.3)):
         steps = [StepFigures(step=n, phase="rl", figures={"probe_entropy": nats} if n == 2 else {}) for n in range(3)]
         run = played(f"screen-{arm}-{seed}", {"final": [True]})
         found[run.name] = msgspec.structs.replace(run, steps=steps)
-    text = programme.probe_tables(plan, found)
+    text = programme_results.probe_tables(plan, found)
     assert "| Probe entropy, nats per token: screen | seeds | step 2 |" in text
     assert "| base | 0 1 | 1.500 |\n" in text
     assert "| pos | 0 1 | 1.750, +0.250 (-0.385 to +0.885) |\n" in text
@@ -203,27 +203,27 @@ def test_kept_figures_are_small_and_read_as_others_are(tmp_path: Path) -> None:
     run = played("screen-base-0", {"final": [True, False]})
     figures = {"entropy": 0.123456789, "pass_at_1": 0.5, "forward_s": 1.0}
     steps = [StepFigures(step=n, phase=phase, figures=figures) for n, phase in ((1, "bc"), (2, "rl"))]
-    packed = programme.slim(msgspec.structs.replace(run, steps=steps))
+    packed = programme_results.slim(msgspec.structs.replace(run, steps=steps))
     (tmp_path / f"screen-base-0{SUFFIX}").write_bytes(packed)
-    back = programme.results(tmp_path)["screen-base-0"]
+    back = programme_results.results(tmp_path)["screen-base-0"]
     assert [(step.step, step.figures) for step in back.steps] == [(2, {"entropy": 0.1235, "pass_at_1": 0.5})]
-    assert programme.judged(back, 1) == [RoundEpisode(task="calc/held-out/0", success=True),
+    assert programme_results.judged(back, 1) == [RoundEpisode(task="calc/held-out/0", success=True),
                                      RoundEpisode(task="calc/held-out/1")]  # fmt: skip
     assert run_data.read_file(tmp_path / f"screen-base-0{SUFFIX}").name == "screen-base-0"
     many = {f"r{n}": [bool(hash((n, k)) % 2) for k in range(9000)] for n in range(6)}
     with pytest.raises(ConfigError, match="screen-base-0: its figures take"):
-        programme.slim(played("screen-base-0", many))
+        programme_results.slim(played("screen-base-0", many))
 
 
 def test_the_page_keeps_what_is_above_its_line(tmp_path: Path) -> None:
     page = tmp_path / "programme.md"
     page.write_text("# Plan\n\nsaid before\n\n---\nold\n")
-    programme.write_page(page, "new\n")
+    programme_results.write_page(page, "new\n")
     assert page.read_text() == "# Plan\n\nsaid before\n\n---\n\nnew\n"
     page.write_text("no line")
     with pytest.raises(ConfigError, match="there is none"):
-        programme.write_page(page, "new\n")
-    programme.write_page(tmp_path / "mine.md", "new\n")
+        programme_results.write_page(page, "new\n")
+    programme_results.write_page(tmp_path / "mine.md", "new\n")
     assert (tmp_path / "mine.md").read_text() == "# mine\n\n---\n\nnew\n", "a programme of one's own has no page yet"
     assert not [*tmp_path.glob("*.part")]
 
