@@ -20,27 +20,19 @@ class EntropulseConfig(Section, frozen=True, kw_only=True):
     AT: ClassVar[str] = "entropulse"
 
     bc_steps: Annotated[int, key("Sets the optimizer steps of behaviour cloning. 0 skips it.", ge=0)] = 200
-    total_rl_steps: Annotated[
-        int, key("Sets the RL steps of the whole run. An arm without pulses gets more.", ge=0)
-    ] = 100
+    total_rl_steps: Annotated[int, key("Sets the RL steps of the whole run.", ge=0)] = 100
     rl_steps_per_phase: Annotated[
         int, key("Ends an RL phase before a pulse after this many steps. 0 waits for its plateau.", ge=0)
     ] = 0
     pulses: Annotated[int, key("Sets how often RL is left for a pulse.", ge=0)] = 1
     pulse_steps: Annotated[int, key("Sets the optimizer steps of one pulse.", ge=0)] = 40
     pulse: Annotated[
-        Literal["full", "trials", "restart", "reference_reset", "none"],
-        tuning(
-            "Chooses what happens at a pulse. full is Entropulse; trials tries remedies; the others are arms to compare"
-            " it with."
-        ),
+        Literal["full", "trials"],
+        tuning("Chooses what happens at a pulse. full is Entropulse; trials tries a remedy and may undo it."),
     ] = "full"
     trial_tasks: Annotated[int, tuning("Judges a trial on so many training tasks, before it and after it.", ge=20)] = (
         100
     )
-    rl_steps_for_pulse: Annotated[
-        int, tuning("Sets the RL steps that replace one pulse, in an arm without. 0 takes pulse_steps.", ge=0)
-    ] = 0
     min_phase_steps: Annotated[int, tuning("Looks for a plateau only after this many RL steps of a phase.", ge=0)] = 20
     plateau_window: Annotated[int, tuning("Fits the slope of success over at least this many steps.", ge=2)] = 20
     plateau_gain: Annotated[
@@ -53,18 +45,6 @@ class EntropulseConfig(Section, frozen=True, kw_only=True):
     max_unused_groups: Annotated[
         int, tuning("Ends an RL phase after this many groups of equal rewards without a step. 0 never does.", ge=0)
     ] = 0
-
-    @property
-    def rl_steps_in_all(self) -> int:
-        """RL steps of the whole run. An arm without pulses gets `rl_steps_for_pulse` more in place of each.
-
-        A pulse's step costs no episodes, so it takes a fraction of an RL step's processor time. At equal compute a
-        pulse replaces few RL steps. `restart` and `reference_reset` begin a new segment of RL at the same triggers.
-        `restart` renews all that a pulse's end renews: reference, optimizer, warm-up of the rate. `reference_reset`
-        renews the reference alone. `none` has one segment.
-        """
-        instead = 0 if self.pulse in ("full", "trials") else self.pulses * (self.rl_steps_for_pulse or self.pulse_steps)
-        return self.total_rl_steps and self.total_rl_steps + instead
 
 
 class EvaluationConfig(Section, frozen=True, kw_only=True):

@@ -126,10 +126,9 @@ def _rl(figures: Figures, settings: EntropulseSettings) -> Decision:
     evidence = {"steps": float(figures.phase_steps), "rl_steps": float(done), "wasted": float(figures.groups_wasted)}
     if figures.trials is not None and (due := _trial(figures, settings, figures.trials, evidence)) is not None:
         return due
-    if done >= config.rl_steps_in_all or figures.phase_limit == 0:
+    if done >= config.total_rl_steps or figures.phase_limit == 0:
         return _finish(figures, settings, evidence)
-    pulse_can_follow = _pulses_left(figures, config) > 0 and bool(figures.successes_kept or config.pulse != "full")
-    pulse_can_follow = pulse_can_follow and figures.trials is None
+    pulse_can_follow = figures.trials is None and _pulses_left(figures, config) > 0 and bool(figures.successes_kept)
     if config.max_unused_groups and figures.groups_wasted >= config.max_unused_groups:
         if pulse_can_follow:
             return _pulse(figures, settings, "no_signal", evidence)
@@ -153,7 +152,7 @@ def _rl(figures: Figures, settings: EntropulseSettings) -> Decision:
         levelled = curves.plateau(figures.train_success, figures.entropy, config)
         if levelled is not None:
             return _pulse(figures, settings, "plateau", evidence | levelled)
-    return Remain(f"RL steps {done} of {config.rl_steps_in_all}")
+    return Remain(f"RL steps {done} of {config.total_rl_steps}")
 
 
 def _trial(
@@ -184,7 +183,7 @@ def _trial(
         if keep:
             return _to_rl(figures, settings, f"{KEPT}{trials.remedy}", evidence | seen)
         return _switch(figures, Phase.RL, f"{ROLLED_BACK}{trials.remedy}", evidence | seen, 0)
-    if done >= config.rl_steps_in_all:
+    if done >= config.total_rl_steps:
         return None
     found = curves.diagnose(trials.success, trials.entropy, trials.begun, config)
     if found is None or number >= config.pulses:
@@ -210,20 +209,15 @@ def _trial_round(
 
 
 def _pulses_left(figures: Figures, config: EntropulseConfig) -> int:
-    """How many of the run's pulses (or their replacements) are still to come."""
-    if config.pulse == "none" or not config.pulse_steps:
+    """How many of the run's pulses or trials are still to come."""
+    if not config.pulse_steps:
         return 0
-    if figures.trials is not None:
-        return config.pulses - len(figures.trials.begun)
-    begun = figures.stays.get(Phase.PULSE, 0) if config.pulse == "full" else max(0, figures.stays.get(Phase.RL, 0) - 1)
+    begun = len(figures.trials.begun) if figures.trials is not None else figures.stays.get(Phase.PULSE, 0)
     return config.pulses - begun
 
 
 def _pulse(figures: Figures, settings: EntropulseSettings, cause: str, evidence: dict[str, float]) -> SwitchPhase:
-    if settings.entropulse.pulse == "full":
-        return _switch(figures, Phase.PULSE, cause, evidence, settings.entropulse.pulse_steps)
-    # A reset is a new segment of RL and nothing else. The ledger's settings say what its first batch renews.
-    return _to_rl(figures, settings, cause, evidence, resets=1)
+    return _switch(figures, Phase.PULSE, cause, evidence, settings.entropulse.pulse_steps)
 
 
 def _finish(figures: Figures, settings: EntropulseSettings, evidence: dict[str, float]) -> Decision:
@@ -271,11 +265,9 @@ def _next_round(figures: Figures, settings: EntropulseSettings, name: str, *, ex
     return OpenRound(name, settings.sampling.eval_temperature, exact)
 
 
-def _to_rl(
-    figures: Figures, settings: EntropulseSettings, cause: str, evidence: dict[str, float], *, resets: int = 0
-) -> SwitchPhase:
+def _to_rl(figures: Figures, settings: EntropulseSettings, cause: str, evidence: dict[str, float]) -> SwitchPhase:
     config = settings.entropulse
-    counted = config.rl_steps_per_phase and _pulses_left(figures, config) > resets
+    counted = config.rl_steps_per_phase and _pulses_left(figures, config) > 0
     # What the total leaves is the ledger's to say: a step may be under way that these figures do not hold yet.
     steps = config.rl_steps_per_phase if counted else None
     return _switch(figures, Phase.RL, cause, evidence, steps)

@@ -166,13 +166,8 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     @property
     def tries(self) -> bool:
-        """Whether the supervisor tries remedies."""
+        """Whether the supervisor tries remedies, and RL that follows RL goes on with its optimizer and its rate."""
         return self.pulse == "trials"
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether a segment of RL that follows one of RL goes on with its optimizer and its rate."""
-        return self.tries or self.pulse == "reference_reset"
 
     def __post_init__(self) -> None:
         if self.train_kinds and len(self.train_kinds) != len(self.train_tasks):

@@ -186,9 +186,9 @@ def _learning(deploy: Deploy) -> str:
 
 
 def pulses(phases: EntropulseConfig) -> tuple[int, str]:
-    """The most pulses (or resets) that `phases` have room for, and "up to " where their curves may allow fewer."""
-    total, counted = phases.rl_steps_in_all, phases.rl_steps_per_phase
-    if phases.pulse == "none" or not phases.pulse_steps or not total:
+    """The most pulses or trials that `phases` have room for, and "up to " where their curves may allow fewer."""
+    total, counted = phases.total_rl_steps, phases.rl_steps_per_phase
+    if not phases.pulse_steps or not total:
         return 0, ""
     most = min(phases.pulses, (total - 1) // (counted or 1))
     return most, "up to " if most and not counted else ""
@@ -208,7 +208,7 @@ def _phases(deploy: Deploy) -> str:
     if demos.resample_rounds and phases.bc_steps:
         parts.append(f"{demos.resample_rounds} x resampling and {again} of cloning again")
     if phases.total_rl_steps:
-        parts.append(f"{count(phases.rl_steps_in_all, 'step')} of RL in {bound}{count(most + 1, 'phase')}")
+        parts.append(f"{count(phases.total_rl_steps, 'step')} of RL in {bound}{count(most + 1, 'phase')}")
     if most and phases.pulse == "full":
         shown = deploy.replay.pulse_demos
         beside = f" with {count(shown, 'demonstration')} each" if shown else ""
@@ -234,7 +234,7 @@ def _evaluation(deploy: Deploy, lanes: Lanes) -> str:
         return "none"
     when = ["after cloning" if phases.bc_steps else "at the beginning"]
     if evaluated.interval:
-        if evaluated.interval < phases.rl_steps_in_all:
+        if evaluated.interval < phases.total_rl_steps:
             when.append(f"every {count(evaluated.interval, 'step').removeprefix('1 ')} of RL")
         when += ["after each pulse"] * (phases.pulse == "full" and pulses(phases)[0] > 0)
     rounds = f"{', '.join(when)} and at the end"
@@ -243,5 +243,5 @@ def _evaluation(deploy: Deploy, lanes: Lanes) -> str:
     how = "greedily" if heat == 0 else f"at temperature {heat:g}"
     idle = "; while RL draws nothing" if deploy.samplers.sglang else "; on seats RL leaves idle"
     share = f"; {evaluated.rollout_share:.1%} of RL's episodes meanwhile" if evaluated.rollout_share else idle
-    share *= bool(phases.rl_steps_in_all)
+    share *= bool(phases.total_rl_steps)
     return f"{rounds}: {count(len(lanes.eval), 'instance')}{episodes} {how}{share}"

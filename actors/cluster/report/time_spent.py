@@ -126,11 +126,11 @@ def _evaluations(lines: Iterable[Line]) -> Iterator[tuple[float, str, bool]]:
 
 
 def _first(lines: Sequence[Line]) -> str:
-    """The phase before the first change: none of a run that plays no demonstration in it, or that of a round alone."""
+    """The phase that the first change leaves: "" where no demonstration was played in it, or that of a round alone."""
     change = next((line for line in lines if line["event"] == "phase_changed"), None)
-    if change is None and any(line["event"] == "eval_round_opened" for line in lines):
-        return ALONE
-    return "" if change is not None and change["evidence"].get("attempts") == 0 else Phase.DEMO
+    if change is None:
+        return ALONE if any(line["event"] == "eval_round_opened" for line in lines) else Phase.DEMO
+    return "" if change["evidence"].get("attempts") == 0 else change["before"]
 
 
 def _cause(state: dict[str, Any]) -> str:

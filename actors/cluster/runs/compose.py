@@ -197,7 +197,7 @@ def _ledger(deploy: Deploy, named: Named, incarnation: str) -> ActorSpec:
         demo_routes={} if pool else routes_of(lanes.demo, deploy.demos.routes, space),
         demo_members=members_of(lanes.demo, pool, space),
         train_kinds=[kind_of(task) for task in lanes.train] if deploy.replay.curriculum != "none" else [],
-        rl_steps_in_all=deploy.entropulse.rl_steps_in_all,
+        rl_steps_in_all=deploy.entropulse.total_rl_steps,
         rollout_share=deploy.evaluation.rollout_share,
         single_version=deploy.samplers.single_version,
         pulse=deploy.entropulse.pulse,

@@ -193,7 +193,7 @@ def _out_of_reach(deploy: Deploy, _: Named) -> None:
     cloning = phases.bc_steps and phases.bc_steps + again
     for name, wanted, most in (
         ("bc_steps", require.bc_steps, cloning),
-        ("rl_steps", require.rl_steps, phases.rl_steps_in_all),
+        ("rl_steps", require.rl_steps, phases.total_rl_steps),
     ):
         if wanted > most:
             raise ConfigError(f"run.require.{name} is {wanted}: the phases of entropulse have {most} such steps")
@@ -254,11 +254,6 @@ def _no_effect(deploy: Deploy, named: Named) -> None:
     if deploy.entropulse.pulse == "trials" and not deploy.entropulse.rl_steps_per_phase:
         raise ConfigError(
             "entropulse.pulse is trials: entropulse.rl_steps_per_phase says how many steps of RL one takes, and is 0"
-        )
-    if deploy.entropulse.pulse == "reference_reset" and deploy.entropulse.pulses and not rl.kl_coef:
-        raise ConfigError(
-            "entropulse.pulse is reference_reset: with learner.rl.kl_coef 0 there is no reference to renew; 0.05 keeps"
-            " the policy near one"
         )
 
 

@@ -176,7 +176,7 @@ class Transaction:
 
         All that are left of RL where the segments that follow go on with this one's optimizer, and so with its rate.
         """
-        goes_on = self.settings.goes_on and segment.phase is Phase.RL and self.settings.rl_steps_in_all is not None
+        goes_on = self.settings.tries and segment.phase is Phase.RL and self.settings.rl_steps_in_all is not None
         return self._left(segment) if goes_on else self.step_limit(segment)
 
     def _left(self, segment: LedgerPhaseSegment) -> int | None:

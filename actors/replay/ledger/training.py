@@ -136,7 +136,7 @@ def _lease(
         samples=samples,
         staleness=staleness,
         fresh_optimizer=done + joined == 0 and segment.phase is not messages.Phase.BC,
-        new_reference=done == 0 and segment.phase is messages.Phase.RL and not (tx.settings.tries and joined),
+        new_reference=done + joined == 0 and segment.phase is messages.Phase.RL,
         stay_step=done,
         stay_limit=tx.rate_limit(segment),
         steps_joined=joined,
@@ -157,7 +157,7 @@ def _lease(
 
 def _joined(tx: Transaction, segment: LedgerPhaseSegment) -> int:
     """Steps of the segments of RL that `segment` follows at once, and whose optimizer it goes on with."""
-    if not tx.settings.goes_on or segment.phase is not messages.Phase.RL:
+    if not tx.settings.tries or segment.phase is not messages.Phase.RL:
         return 0
     stood = (earlier for earlier in tx.path()[1:] if not tx.trial_left(earlier))
     before = takewhile(lambda earlier: earlier.phase is messages.Phase.RL, stood)

@@ -142,8 +142,6 @@ def test_options_of_rl_without_what_they_work_on_are_refused_by_name() -> None:
         planned("local", "learner.rl.baseline=posterior", "replay.curriculum=none")
     with pytest.raises(ConfigError, match=r"^learner\.rl\.entropy_coef is 0\.01: .*learner\.rl\.entropy_target"):
         planned("local", "learner.rl.entropy_coef=0.01")
-    with pytest.raises(ConfigError, match=r"^entropulse\.pulse is reference_reset: with learner\.rl\.kl_coef 0"):
-        planned("local", "entropulse.pulse=reference_reset")
     ledger = specs(planned("local", "learner.rl.baseline=posterior", "learner.rl.prior_weight=4"))["replay"].config
     assert ledger.prior_weight == 4.0  # type: ignore[attr-defined]
     assert specs(planned("local"))["replay"].config.prior_weight is None  # type: ignore[attr-defined]

@@ -295,7 +295,7 @@ def test_a_mapping_of_another_type_takes_the_place_of_what_was_there(folder: Pat
     assert provider == SandboxConfig(memory_mib=2000, disk_mib=99)
 
 
-@pytest.mark.parametrize("name", ["smoke", "local-sglang", "ablation-entropulse"])
+@pytest.mark.parametrize("name", ["smoke", "local-sglang", "ablation-actions"])
 def test_what_is_printed_runs_alike(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", name, "--print", "--set", "learner.clip_grad=0.5"]) == 0
     printed = written(tmp_path, "whole.yaml", capsys.readouterr().out)

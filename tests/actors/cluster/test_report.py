@@ -241,8 +241,8 @@ def told(actor: str, t0: float, idle: float, waited_for: str = "work", **stages:
     }  # fmt: skip
 
 
-def phase(t: float, name: str, **evidence: float) -> dict[str, Any]:
-    return {"event": "phase_changed", "t": t, "phase": name, "evidence": evidence}
+def phase(t: float, name: str, before: str = "demo", **evidence: float) -> dict[str, Any]:
+    return {"event": "phase_changed", "t": t, "phase": name, "before": before, "evidence": evidence}
 
 
 def evaluated(t: float, change: str, name: str, version: str = "0.5") -> dict[str, Any]:
@@ -325,6 +325,14 @@ def test_seats_wait_for_an_evaluation_until_the_last_round_that_goes_on_is_over(
 def test_a_run_that_plays_no_demonstration_waits_for_none(attempts: float, cause: str) -> None:
     why = causes([phase(5.0, "bc", demos=0.0, attempts=attempts), phase(9.0, "demo"), phase(12.0, "rl", attempts=0.0)])
     assert [why.at(t) for t in (1.0, 7.0, 10.0)] == [cause, seats_report.CLONING, seats_report.DEMOS]
+
+
+def test_a_run_that_goes_on_from_anothers_rl_spends_its_time_in_rl() -> None:
+    over = [phase(10.0, "done", before="rl")]
+    found = seat_time([*over, told("desktop/0", 0.0, 5.0, acting=5.0)])
+    assert found is not None
+    assert found.busy_by_phase == {"rl": 0.5}
+    assert causes(over).at(5.0) == seats_report.GROUPS
 
 
 def test_the_processor_is_shared_out_once() -> None:

@@ -81,26 +81,14 @@ def test_open_rounds_are_bounded_by_what_engines_can_pin(tmp_path: Path) -> None
     assert decide(room, world.config) == OpenRound("after_pulse1", 1.0, True)
 
 
-@pytest.mark.parametrize(("arm", "stays"), [("restart", 2), ("reference_reset", 2), ("none", 1)])
-def test_arms_without_a_pulse_take_as_many_steps(tmp_path: Path, arm: str, stays: int) -> None:
-    world = World(tmp_path, settings(pulses=1, rl_steps_per_phase=2, total_rl_steps=5, pulse=arm))
-    world.run()
-    figures = world.play.figures()
-    assert figures.steps == {"bc": 2, "rl": 7}, "as many in all as with 5 of RL and 2 of pulse"
-    assert figures.stays["rl"] == stays
-    resets = [("rl", "counted")] if arm != "none" else []
-    assert world.causes == [("bc", "demos_complete"), ("rl", "bc_complete"), *resets, ("done", "counted")]
-
-
-@pytest.mark.parametrize("arm", ["full", "reference_reset"])
-def test_a_step_under_way_at_a_plateau_is_one_of_those_planned(tmp_path: Path, arm: str) -> None:
-    world = Busy(tmp_path, settings(**BY_PLATEAU, pulse=arm))
+def test_a_step_under_way_at_a_plateau_is_one_of_those_planned(tmp_path: Path) -> None:
+    world = Busy(tmp_path, settings(**BY_PLATEAU))
     world.run()
     assert [cause for _, cause in world.causes] == [
-        "demos_complete", "bc_complete", "plateau", *["pulse_complete"] * (arm == "full"), "counted",
+        "demos_complete", "bc_complete", "plateau", "pulse_complete", "counted",
     ]  # fmt: skip
     assert world.late == 1, "decided while the learner stepped"
-    assert world.play.figures().steps == ({"bc": 2, "rl": 12, "pulse": 2} if arm == "full" else {"bc": 2, "rl": 14})
+    assert world.play.figures().steps == {"bc": 2, "rl": 12, "pulse": 2}
     assert world.rounds[-1] == ("final", "0.16"), "of the last step's weights"
 
 
@@ -157,10 +145,10 @@ def test_a_counted_stay_waits_for_its_checkpoint(tmp_path: Path) -> None:
     assert isinstance(decide(world.play.figures(), world.config), OpenRound)
 
 
-@pytest.mark.parametrize("arm", ["full", "reference_reset", "none"])
-def test_the_supervisor_may_be_killed_between_any_two_decisions(tmp_path: Path, arm: str) -> None:
+@pytest.mark.parametrize("pulses", [0, 1])
+def test_the_supervisor_may_be_killed_between_any_two_decisions(tmp_path: Path, pulses: int) -> None:
     # The machine has no state, so deciding twice from the same figures is what a restart does.
-    world = World(tmp_path, settings(pulses=1, rl_steps_per_phase=1, total_rl_steps=2, pulse=arm))
+    world = World(tmp_path, settings(pulses=pulses, rl_steps_per_phase=1, total_rl_steps=2))
     for _ in range(200):
         first = decide(world.play.figures(), world.config)
         world.play.reopen()

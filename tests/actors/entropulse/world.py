@@ -33,7 +33,7 @@ class World:
         self.config = config
         of = config.entropulse
         # As `compose` says it to the ledger.
-        told: dict[str, Any] = {"rl_steps_in_all": of.rl_steps_in_all, "pulse": of.pulse}
+        told: dict[str, Any] = {"rl_steps_in_all": of.total_rl_steps, "pulse": of.pulse}
         self.play = Play(folder, demos=config.demos.count, **told, **rules)
         self.lanes: list[tuple[Phase, int, Lane]] = []  # of what was handed out: phase, steps left to it, lane
         self.causes: list[tuple[str, str]] = []
