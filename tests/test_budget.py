@@ -18,12 +18,12 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python, and of TOML that it reads.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (137, 3),
-    "actors/cluster": (14091, 71),
+    "actors/cluster": (14118, 71),
     "actors/desktop": (11140, 47),
-    "actors/entropulse": (828, 5),
+    "actors/entropulse": (837, 5),
     "actors/front": (1400, 10),
-    "actors/learner": (2412, 10),
-    "actors/replay": (6185, 28),
+    "actors/learner": (2415, 10),
+    "actors/replay": (6200, 28),
     "actors/sampler": (3101, 14),
     "apis": (941, 6),
     "apis/actions": (824, 6),

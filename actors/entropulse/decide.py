@@ -1,8 +1,8 @@
 """Which phase comes next, and which evaluation rounds open before it: demo, bc, (demo, bc,) rl, pulse, rl, ..., done.
 
 Invariant: a pure function of the ledger's figures. It keeps no state, so the supervisor may be killed at any moment.
-It leaves no counted phase before a checkpoint covers it. It never lets training wait for an evaluation round, and
-never ends the run while a round is open.
+It leaves no counted phase before a checkpoint covers it. It never lets training wait for a round of held-out tasks, but
+for those of a trial, and never ends the run while a round is open.
 """
 
 from __future__ import annotations
@@ -167,45 +167,53 @@ def _trial(
         return Remain(f"the learner to go back to the weights before trial {number}")
     if trials.state == "left":
         return _to_rl(figures, settings, "after_trial", evidence)
+    in_rl, done = figures.phase.phase is Phase.RL, figures.steps.get(Phase.RL, 0)
+    if trials.remedy and in_rl and 0 < config.max_unused_groups <= figures.groups_wasted:
+        return _switch(figures, Phase.RL, f"{ROLLED_BACK}{trials.remedy}", evidence, 0)
     if not figures.phase_limit or not _limit_reached(figures):
         return None
     if figures.checkpointed != figures.trained:
         return Remain("a checkpoint of the last step")
-    done = figures.steps.get(Phase.RL, 0)
-    if figures.phase.phase is Phase.RL and (due := _periodic(figures, settings, done, exact=True)) is not None:
-        return due
     if trials.remedy:
         if (due := _trial_round(figures, settings, number, after=True)) is not None:
             return due
         if not trials.judged:
             return Remain(f"the verdict of trial {number}")
         keep, seen = curves.worth_keeping(trials.gained, trials.lost)
-        if keep:
-            return _to_rl(figures, settings, f"{KEPT}{trials.remedy}", evidence | seen)
-        return _switch(figures, Phase.RL, f"{ROLLED_BACK}{trials.remedy}", evidence | seen, 0)
-    if done >= config.total_rl_steps:
+        if not keep:
+            return _switch(figures, Phase.RL, f"{ROLLED_BACK}{trials.remedy}", evidence | seen, 0)
+    # After a verdict that might undo the weights it would have been played on.
+    if in_rl and (due := _periodic(figures, settings, done, exact=True)) is not None:
+        return due
+    if trials.remedy:
+        return _to_rl(figures, settings, f"{KEPT}{trials.remedy}", evidence | seen)
+    if in_rl and done >= config.total_rl_steps:
         return None
-    found = curves.diagnose(trials.success, trials.entropy, trials.begun, config)
-    if found is None or number >= config.pulses:
+    found = None if _pulses_left(figures, config) <= 0 else _remedy(figures, settings, trials)
+    if found is None:
         return _to_rl(figures, settings, "counted", evidence)
     if (due := _trial_round(figures, settings, number + 1, after=False)) is not None:
         return due
-    pulse = found.remedy == curves.PULSE
+    remedy, seen = found
+    pulse = remedy == curves.PULSE
     phase, steps = (Phase.PULSE, config.pulse_steps) if pulse else (Phase.RL, config.rl_steps_per_phase)
-    return _switch(figures, phase, f"{TRIAL}{found.remedy}", evidence | found.evidence, steps)
+    return _switch(figures, phase, f"{TRIAL}{remedy}", evidence | seen, steps)
+
+
+def _remedy(
+    figures: Figures, settings: EntropulseSettings, trials: TrialFigures
+) -> tuple[str, dict[str, float]] | None:
+    """What `curves.diagnose` would try of the remedies that were not tried. A pulse needs successes."""
+    left = [one for one in settings.remedies if one not in trials.begun]
+    left = [one for one in left if one != curves.PULSE or figures.successes_kept]
+    return curves.diagnose(trials.success, trials.entropy, left, settings.entropulse)
 
 
 def _trial_round(
     figures: Figures, settings: EntropulseSettings, number: int, *, after: bool
 ) -> OpenRound | Remain | None:
     """The round before or after trial `number`, if it is not open yet, once engines have room for it."""
-    if any(one.round == trial_round(number, after=after) for one in figures.evals):
-        return None
-    pinned = _pinned(figures, settings)
-    if figures.trained not in pinned and len(pinned) >= MOST_PINNED:
-        return Remain("an open evaluation round to close")
-    heat = settings.sampling.eval_temperature
-    return OpenRound(trial_round(number, after=after), heat, exact=True, trial=True)
+    return _round(figures, settings, trial_round(number, after=after), exact=True, trial=True)
 
 
 def _pulses_left(figures: Figures, config: EntropulseConfig) -> int:
@@ -257,12 +265,20 @@ def _pinned(figures: Figures, settings: EntropulseSettings) -> set[Version]:
 
 def _next_round(figures: Figures, settings: EntropulseSettings, name: str, *, exact: bool) -> OpenRound | Remain | None:
     """Round `name`, where it was not opened yet, once engines have room for it; "" is none."""
-    evaluation, pinned = settings.evaluation, _pinned(figures, settings)
-    if not name or not evaluation.enabled or not settings.eval_tasks or any(one.round == name for one in figures.evals):
+    if not name or not settings.evaluation.enabled or not settings.eval_tasks:
+        return None
+    return _round(figures, settings, name, exact=exact, trial=False)
+
+
+def _round(
+    figures: Figures, settings: EntropulseSettings, name: str, *, exact: bool, trial: bool
+) -> OpenRound | Remain | None:
+    pinned = _pinned(figures, settings)
+    if any(one.round == name for one in figures.evals):
         return None
     if exact and figures.trained not in pinned and len(pinned) >= MOST_PINNED:
         return Remain("an open evaluation round to close")
-    return OpenRound(name, settings.sampling.eval_temperature, exact)
+    return OpenRound(name, settings.sampling.eval_temperature, exact, trial=trial)
 
 
 def _to_rl(figures: Figures, settings: EntropulseSettings, cause: str, evidence: dict[str, float]) -> SwitchPhase:

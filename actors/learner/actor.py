@@ -327,7 +327,7 @@ class LearnerActor(Actor):
     async def _restore(self, cause: str, at: Version | None = None) -> None:
         """Load the newest checkpoint as a new lineage, or the base model when nothing was ever trained.
 
-        With `at` load the checkpoint of that version, or the newest before it.
+        With `at` load the checkpoint of that version. Raises LearnerError where it is gone.
         """
         while True:
             try:
@@ -370,10 +370,13 @@ class LearnerActor(Actor):
 
     async def _newest_checkpoint(self, figures: ledger.Figures, at: Version | None) -> tuple[Version, Path | None, str]:
         saved = await on_disk(self._folders.checkpoints)
-        complete = [one for one in saved if at is None or one[0].step <= at.step]
+        complete = [one for one in saved if at is None or one[0].step == at.step]
         asked = ledger.GetCheckpointDigests(versions=[version for version, _ in complete])
         known: ledger.CheckpointDigests = await self._ledger(asked, LEDGER_TIMEOUT_S)
-        return newest_known(complete, known.digests, figures.trained)
+        found = newest_known(complete, known.digests, figures.trained)
+        if at is not None and found[1] is None:
+            raise LearnerError(f"a trial is to be undone, and the checkpoint before it, {at}, is gone")
+        return found
 
     async def _ask_rank(self, msg: Request[R], timeout_s: float) -> R:
         """The rank's answer, within `timeout_s` of the last ask. Raises RankLostError."""

@@ -270,7 +270,7 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
 
 
 # What remedies of the supervisor's trials change of `learner.rl`; a pulse changes nothing.
-REMEDIES: dict[str, dict[str, float]] = {"positives": {"negative_scale": 0.0}}
+REMEDIES: dict[str, dict[str, float | None]] = {"positives": {"negative_scale": 0.0, "negative_scale_end": None}}
 
 
 def remedied(config: LearnerConfig, remedies: Iterable[str]) -> LearnerConfig:

@@ -220,12 +220,11 @@ class TrialFigures(Value):
     """What a supervisor that tries remedies decides by."""
 
     remedy: str  # that the current segment tries; "" of any other
-    kept: list[str]  # remedies in effect
     begun: list[str]  # remedies of all trials, in order, those rolled back too
     state: Literal["", "going_back", "left"]  # its verdict was to roll back: the learner is to go back, or has
     success: list[float]  # of each RL step since the last remedy was kept
     entropy: list[float]  # nats per token, likewise
-    judged: bool  # both rounds of the newest trial are closed
+    judged: bool  # the newest trial's rounds are closed, or its first was abandoned
     gained: int  # instances that its second round alone solved
     lost: int  # those that its first alone solved
 

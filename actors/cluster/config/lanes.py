@@ -30,10 +30,10 @@ class Lanes(msgspec.Struct, frozen=True, kw_only=True):
         """Which tasks are held out, verifiers included."""
         return tasks.digest(self.eval)
 
-    def trial(self, most: int) -> Lanes:
+    def trial(self, most: int) -> list[str]:
         """The training tasks by which trials of remedies are judged, at most so many, spread over all of them."""
-        few = self.train[:: -(-len(self.train) // most) or 1] if most else []
-        return Lanes(train=[], demo=[], eval=few)
+        few = min(most, len(self.train))
+        return [self.train[n * len(self.train) // few] for n in range(few)]
 
 
 def lanes_of(config: TasksConfig) -> Lanes:

@@ -16,7 +16,7 @@ from actors.cluster.config import keys
 from actors.cluster.config.lanes import Lanes, members_of, pool_of, routes_of
 from actors.cluster.config.schema import Deploy, SeatsConfig
 from actors.cluster.runs import recordings
-from actors.cluster.runs.refusals import Named
+from actors.cluster.runs.refusals import Named, remedies
 from actors.desktop import memo as memos
 from actors.desktop.actor import DesktopSeat
 from actors.desktop.config import SEATS_ENV, E2bConfig, EndpointConfig, SandboxConfig
@@ -28,7 +28,7 @@ from actors.replay.config import LedgerSettings
 from actors.sampler.config import SamplersConfig, SamplerSettings, WeightSyncConfig
 from actors.sampler.messages import BEGIN
 from actors.sampler.router import DispatchSettings
-from apis.tasks.registry import kind_of
+from apis.tasks.registry import digest, kind_of
 from policy.advantage import Baseline
 from policy.settings import projection
 from runtime.hosts.frames import wanted
@@ -308,8 +308,9 @@ def _supervisor(deploy: Deploy, lanes: Lanes, samplers: list[str]) -> ActorSpec:
         demos=deploy.demos.ledger(),
         eval_tasks=lanes.eval,
         task_set=lanes.task_set,
-        trial_tasks=tried.eval,
-        trial_set=tried.task_set,
+        trial_tasks=tried,
+        trial_set=digest(tried),
+        remedies=remedies(deploy),
         samplers=samplers,
         single_version=deploy.samplers.single_version,
     )

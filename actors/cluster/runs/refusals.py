@@ -10,12 +10,16 @@ import msgspec
 import psutil
 
 from actors.cluster.config import models
+from actors.cluster.config.keys import count
 from actors.cluster.config.lanes import Lanes, lanes_of, pool_of, refuse_missing_keys, refuse_undoable
 from actors.cluster.config.schema import Deploy
 from actors.cluster.config.suggest import blamed
 from actors.cluster.runs import ledgers, recordings, trackers, versions
 from actors.desktop import memo as memos
 from actors.desktop.config import SCREEN_OF_APPS, screen_of
+from actors.entropulse.config import FEWEST_TRIAL_TASKS
+from actors.entropulse.curves import PULSE
+from actors.learner.config import REMEDIES, remedied
 from actors.sampler.config import SglangConfig, attached_key
 from apis import catalogue
 from apis.applications import CANVAS
@@ -251,10 +255,25 @@ def _no_effect(deploy: Deploy, named: Named) -> None:
         )
     if deploy.demos.relabel and (without := next((task for task in named.lanes.train if of_set(task)), "")):
         raise ConfigError(f"demos.relabel is true: {without} of tasks.train has no oracle that could label its states")
-    if deploy.entropulse.pulse == "trials" and not deploy.entropulse.rl_steps_per_phase:
-        raise ConfigError(
-            "entropulse.pulse is trials: entropulse.rl_steps_per_phase says how many steps of RL one takes, and is 0"
-        )
+    if deploy.entropulse.pulse == "trials" and (wrong := _no_trial(deploy, named)):
+        raise ConfigError(f"entropulse.pulse is trials: {wrong}")
+
+
+def remedies(deploy: Deploy) -> list[str]:
+    """The remedies of the supervisor's trials that would change something."""
+    learner, relabel = deploy.learner, deploy.demos.relabel
+    changing = [name for name in REMEDIES if remedied(learner, [name]) != learner and not relabel]
+    return changing + [PULSE] * bool(deploy.entropulse.pulse_steps)
+
+
+def _no_trial(deploy: Deploy, named: Named) -> str:
+    there = len(named.lanes.train)
+    if not deploy.entropulse.rl_steps_per_phase:
+        return "entropulse.rl_steps_per_phase says how many steps of RL one takes, and is 0"
+    if there < FEWEST_TRIAL_TASKS:
+        return f"tasks.train has {count(there, 'task')}, and one is judged on {FEWEST_TRIAL_TASKS} at least"
+    none = "learner.rl.negative_scale is 0 already, and entropulse.pulse_steps is 0"
+    return "" if remedies(deploy) else f"no remedy would change anything: {none}"
 
 
 _TRAINING = (_model, _trackers, _idle_phases, _out_of_reach, _shared_round, _collective, _turns, _no_effect)

@@ -298,6 +298,12 @@ def fork_point(named: str, runs: Path) -> ForkPoint:
         saved = [one for one, _ in checkpoints.complete(run / CHECKPOINTS)]
     _, digests = ledgers.checkpoint_digests(run, saved)
     known = [str(one) for one, digest in zip(saved, digests, strict=True) if digest]
+    if known:
+        with ledgers.opened(run) as db:
+            tried = queries.made_in_trials(db)
+        known = [one for one in known if one not in tried]
+        if version in tried:
+            raise ConfigError(f"--from {named}: {version} was made in a trial of a remedy; {hint(version, known)}")
     if not known:
         raise ConfigError(f"--from {named}: run {name} holds no checkpoint that its ledger knows")
     if version and version not in known:

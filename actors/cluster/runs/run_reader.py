@@ -205,8 +205,7 @@ class RunReader:
             return {"phase": "", "done": 0, "whole": None, "left_s": None}
         done, whole = row["trained"], row["step_limit"]
         rl = self._deploy.get("entropulse", {})
-        # Without full pulses other steps count as pulses.
-        if row["phase"] == Phase.RL and whole is None and rl.get("pulse") == "full":
+        if row["phase"] == Phase.RL and whole is None and rl:
             whole = rl["total_rl_steps"] - queries.steps_by_phase(db).get(Phase.RL, 0) + done
         if row["phase"] == Phase.DEMO:
             done, whole = queries.demos(db), self._deploy.get("demos", {}).get("count")

@@ -56,6 +56,16 @@ def trials(db: Database) -> list[Row]:
     return db.execute(sql, [f"{verdict}*" for verdict in (TRIAL, KEPT, ROLLED_BACK)]).fetchall()
 
 
+def made_in_trials(db: Database) -> set[str]:
+    """The versions that were made while a remedy was tried."""
+    rows = db.execute(
+        "SELECT l.made FROM leases l JOIN stays s ON s.idx = l.stay JOIN stays r ON r.idx = s.root"
+        " WHERE l.made IS NOT NULL AND r.cause GLOB ?",
+        (f"{TRIAL}*",),
+    )
+    return {row[0] for row in rows}
+
+
 def segment(db: Database) -> Row | None:
     """The newest segment: columns as `phases` has them, and trained, its optimizer steps; None before the first."""
     row: Row | None = db.execute(

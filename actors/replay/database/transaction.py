@@ -157,7 +157,7 @@ class Transaction:
         """Optimizer steps that `segment` has at most: its own limit, and in RL what other segments leave of the total.
 
         A step that is under way when its segment ends is counted there, whenever it is made; one given back is not. A
-        trial that was rolled back has none.
+        trial that was rolled back has 0.
         """
         if self.trial_left(segment):
             return 0

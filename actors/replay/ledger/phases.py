@@ -141,8 +141,12 @@ def _remedy(cause: str, verdict: str) -> str:
 
 def _kept(tx: Transaction) -> list[LedgerPhaseSegment]:
     """The first segments after trials whose remedies were kept, oldest first."""
-    roots = [tx.segment(segment.root) for segment in tx.path()[::-1]]
-    return [root for root in roots if root.cause.startswith(KEPT)]
+    return [root for root in _roots(tx) if root.cause.startswith(KEPT)]
+
+
+def _roots(tx: Transaction) -> list[LedgerPhaseSegment]:
+    """The segments that led to the learner's weights as each began, oldest first; those of trials undone, too."""
+    return [tx.segment(segment.root) for segment in tx.path()[::-1]]
 
 
 def remedies(tx: Transaction) -> list[str]:
@@ -158,30 +162,30 @@ def trials(tx: Transaction) -> TrialFigures | None:
     if not tx.settings.tries:
         return None
     segment, kept = tx.segment(), _kept(tx)
-    begun = tx.rows("SELECT cause FROM stays WHERE idx = root AND cause GLOB ? ORDER BY idx", f"{TRIAL}*")
+    begun = [one for root in _roots(tx) if (one := _remedy(root.cause, TRIAL))]
     going_back = segment.cause.startswith(ROLLED_BACK)
     curve = tx.rows(
         "SELECT l.success, l.entropy FROM leases l JOIN stays s ON s.idx = l.stay WHERE l.state = 'trained' "
         "AND s.phase = ? AND s.idx >= ? AND l.entropy IS NOT NULL ORDER BY l.id",
         *(Phase.RL, kept[-1].idx if kept else 0),
     )
-    both = tx.row(
-        "SELECT SUM(b.success > a.success) AS gained, SUM(b.success < a.success) AS lost "
-        "FROM rounds r JOIN rounds q ON q.name = ? AND q.closed = 1 AND q.abandoned = 0 "
-        "JOIN episodes a ON a.round_id = r.id JOIN episodes b ON b.round_id = q.id AND b.task = a.task "
-        "WHERE r.name = ? AND r.closed = 1 AND r.abandoned = 0 HAVING COUNT(*) > 0",
-        *(trial_round(len(begun), after=True), trial_round(len(begun), after=False)),
-    )
+    before, after = (trial_round(len(begun), after=late) for late in (False, True))
+    states = {row["name"]: row["closed"] for row in tx.rows("SELECT name, closed FROM rounds WHERE abandoned = 0")}
+    (gained, lost) = tx.row(
+        "SELECT TOTAL(b.success > a.success), TOTAL(b.success < a.success) FROM rounds r "
+        "JOIN rounds q ON q.name = ? AND q.abandoned = 0 JOIN episodes a ON a.round_id = r.id "
+        "JOIN episodes b ON b.round_id = q.id AND b.task = a.task WHERE r.name = ? AND r.abandoned = 0",
+        after, before,
+    ) or (0, 0)  # fmt: skip
     return TrialFigures(
         remedy="" if going_back else tried(tx, segment),
-        kept=[_remedy(root.cause, KEPT) for root in kept],
-        begun=[_remedy(row["cause"], TRIAL) for row in begun],
+        begun=begun,
         state="going_back" if going_back else "left" if tx.trial_left(segment) else "",
         success=[row["success"] for row in curve],
         entropy=[row["entropy"] for row in curve],
-        judged=both is not None,
-        gained=both["gained"] if both else 0,
-        lost=both["lost"] if both else 0,
+        judged=bool(states.get(after) and states.get(before, 1)),
+        gained=int(gained),
+        lost=int(lost),
     )
 
 

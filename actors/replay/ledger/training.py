@@ -261,8 +261,10 @@ def resumed(tx: Transaction, msg: messages.LearnerResumed) -> Done:
         raise LedgerError(f"{msg.parent} was undone: the learner is at {tx.trained}, which does not descend from it")
     # A folder keeps the name that its weights had when they were saved. Where an earlier resume from it gave them
     # another, what was begun under that name since (a segment, a round) still refers to the same weights.
-    newest = tx.checkpointed
-    parent = newest if newest is not None and _same_weights(lineages, newest, msg.parent) else msg.parent
+    names = [tx.checkpointed] + [
+        one.start for one in tx.path()[1:2] if tx.segment().cause.startswith(messages.ROLLED_BACK)
+    ]
+    parent = next((name for name in names if name and _same_weights(lineages, name, msg.parent)), msg.parent)
     tx.execute("INSERT INTO lineages VALUES(?, ?)", msg.version.lineage, str(parent))
     tx.set_meta("trained", str(msg.version))
     lineages = tx.lineages()

@@ -110,16 +110,31 @@ def test_rounds_stand_apart_from_rl_on_engines_of_one_version() -> None:
 
 
 def test_trials_are_judged_on_some_training_tasks_of_every_family() -> None:
-    supervisor = specs(planned("local", "entropulse.pulse=trials"))["entropulse"].config
+    trials = "entropulse.pulse=trials"
+    supervisor = specs(planned("local", trials))["entropulse"].config
     tasks: list[str] = supervisor.trial_tasks  # type: ignore[attr-defined]
-    assert 80 <= len(tasks) <= 100
+    assert len(tasks) == 100
     assert len({task.split("/")[0] for task in tasks}) == 8
     assert {task.split("/")[1] for task in tasks} == {"train"}
     assert specs(planned("local"))["entropulse"].config.trial_tasks == []  # type: ignore[attr-defined]
     with pytest.raises(
         ConfigError, match=r"^entropulse\.pulse is trials: entropulse\.rl_steps_per_phase says how many"
     ):
-        planned("local", "entropulse.pulse=trials", "entropulse.rl_steps_per_phase=0")
+        planned("local", trials, "entropulse.rl_steps_per_phase=0")
+    with pytest.raises(
+        ConfigError, match=r"^entropulse\.pulse is trials: tasks\.train has 12 tasks, and one is judged on 20"
+    ):
+        planned("local", trials, "tasks.train=[{family: terminal_files, split: train, count: 12}]")
+
+
+def test_trials_know_the_remedies_that_change_something() -> None:
+    trials = "entropulse.pulse=trials"
+    for said, known in (([], ["pulse"]), (["learner.rl.negative_scale=1"], ["positives", "pulse"])):
+        assert specs(planned("local", trials, *said))["entropulse"].config.remedies == known  # type: ignore[attr-defined]
+    with pytest.raises(
+        ConfigError, match=r"^entropulse\.pulse is trials: no remedy would change anything: .*negative_scale"
+    ):
+        planned("local", trials, "entropulse.pulse_steps=0")
 
 
 def test_a_pulse_has_demonstrations_to_learn_only_where_the_run_has_some() -> None:

@@ -19,7 +19,7 @@ from tests.actors.cluster.fabricated import record
 from tests.actors.replay.ledger_tools import Play, settings, step
 
 
-def trunk(runs: Path) -> Play:
+def trunk(runs: Path, cause: str = "counted") -> Play:
     """A run that cloned two steps, made one of RL, played its last round and ended; 0.2 and 0.3 are checkpoints."""
     folder = runs / "trunk"
     for version in ("0.2", "0.3"):
@@ -37,7 +37,8 @@ def trunk(runs: Path) -> Play:
     for _ in range(2):
         play.trained(play.batch())
     play.checkpointed("0.2")
-    play.rl()
+    play.phase(Phase.RL, cause=cause)
+    play.serving("0.2")
     play.group([True, False], "0.2")
     play.trained(play.batch())
     play.checkpointed("0.3")
@@ -91,6 +92,15 @@ def test_a_fork_is_refused_by_its_flag_or_by_its_key(tmp_path: Path) -> None:
     assert str(one.fork) == "trunk@0.3"
     with pytest.raises(ConfigError, match="--from: a run that goes on"):
         requests.resolve(wanted(cli.build_parser().parse_args([*words, "--resume", "--name", "trunk"])))
+
+
+def test_a_fork_goes_on_from_before_a_trial_of_a_remedy_and_not_from_within_it(tmp_path: Path) -> None:
+    trunk(tmp_path, cause="trial:positives")
+    assert requests.fork_point("trunk", tmp_path).version == "0.2"
+    with pytest.raises(
+        ConfigError, match=r"^--from trunk@0\.3: 0\.3 was made in a trial of a remedy; did you mean 0\.2"
+    ):
+        requests.fork_point("trunk@0.3", tmp_path)
 
 
 def test_seeds_of_an_experiment_that_a_resume_begins_go_on_from_its_checkpoint_too(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import pytest
@@ -16,9 +16,9 @@ from actors.cluster.report import page
 from actors.cluster.report.run_data import Switch
 from actors.entropulse.config import EntropulseConfig
 from actors.entropulse.curves import POSITIVES, PULSE, diagnose, worth_keeping
-from actors.entropulse.decide import OpenRound, Remain, decide
+from actors.entropulse.decide import OpenRound, Remain, SwitchPhase, decide
 from actors.replay.database import queries
-from actors.replay.messages import Batch, Lane, NothingToTake, Phase, Reservation, TrialFigures
+from actors.replay.messages import Batch, Lane, NothingToTake, Phase, PhaseRef, Reservation, TrialFigures
 from runtime.messaging.message import Version
 from tests.actors.entropulse.world import World, settings
 from tests.bench.test_bench_programme import played
@@ -34,7 +34,8 @@ class Trials(World):
     """Success falls unless a remedy in `helps` is in effect; the held-out tasks of a round are solved likewise."""
 
     def __init__(self, folder: Path, *, helps: str = "", **config: Any) -> None:
-        of = msgspec.structs.replace(settings(**(TRIALS | config)), trial_tasks=TASKS, trial_set="t")
+        known = {"trial_tasks": TASKS, "trial_set": "t", "remedies": [POSITIVES, PULSE]}
+        of = msgspec.structs.replace(settings(**(TRIALS | config)), **known)
         super().__init__(folder, of)
         self.helps, self.level = helps, 0.9
         self.levels: dict[Version, float] = {}  # of the weights that a round may have pinned
@@ -88,7 +89,6 @@ def test_a_remedy_that_helps_is_tried_and_kept(tmp_path: Path) -> None:
     world.run(2000)
     causes = [cause for _, cause in world.causes]
     assert causes.index("trial:positives") + 1 == causes.index("kept:positives")
-    assert world.trials().kept == ["positives"]
     assert not world.back
     assert all(batch.remedies == ["positives"] for batch in world.taken[-6:]), "until the end"
 
@@ -112,7 +112,6 @@ def test_one_that_does_not_is_rolled_back_to_its_checkpoint_and_the_next_is_trie
     assert first.trial_from == world.back[0], "what the learner goes back to is what it was asked to keep"
     figures = world.play.figures()
     assert (figures.steps[Phase.RL], figures.steps.get(Phase.PULSE, 0)) == (42, 0), "undone steps are made again"
-    assert world.trials().kept == []
     assert not world.taken[-1].remedies
     renewed = [batch for batch in world.taken if batch.fresh_optimizer and batch.phase.phase is Phase.RL]
     assert len(renewed) == 1, "RL goes on with its optimizer"
@@ -138,6 +137,60 @@ def test_a_learner_that_is_killed_on_its_way_back_is_sent_back_again(tmp_path: P
     assert [cause for _, cause in world.causes].count("trial:positives") == 1
 
 
+def begun(world: Trials) -> TrialFigures:
+    """Plays until a trial has begun."""
+    while not any(cause.startswith("trial:") for _, cause in world.causes):
+        world.act()
+        world.supervise()
+    return world.trials()
+
+
+def test_a_trial_none_of_whose_tasks_could_be_played_is_undone(tmp_path: Path) -> None:
+    world = Trials(tmp_path, helps="positives")
+    begun(world)
+    while not any(one.round == "trial1_before" and one.closed for one in world.play.figures().evals):
+        world.act()
+    of_before = "SELECT id FROM rounds WHERE name = 'trial1_before'"
+    world.play.ledger.tx.execute(f"UPDATE episodes SET task = 'another' WHERE round_id IN ({of_before})")
+    world.run(4000)
+    assert "rolled_back:positives" in [cause for _, cause in world.causes]
+
+
+def test_no_pulse_is_tried_without_a_success_to_learn(tmp_path: Path) -> None:
+    world = Trials(tmp_path)
+    figures, trials = world.play.figures(), TrialFigures(
+        remedy="", begun=[POSITIVES], state="", success=[0.9 - 0.02 * n for n in range(20)], entropy=[1.0] * 20,
+        judged=False, gained=0, lost=0,
+    )  # fmt: skip
+    of = msgspec.structs.replace(
+        figures, phase=PhaseRef(phase=Phase.RL, index=2), phase_limit=6, phase_steps=6, trials=trials,
+        checkpointed=figures.trained, steps={"rl": 20}, successes_kept=3,
+    )  # fmt: skip
+    assert decide(of, world.config) == OpenRound("trial2_before", 1.0, True, trial=True)
+    without = decide(msgspec.structs.replace(of, successes_kept=0), world.config)
+    assert isinstance(without, SwitchPhase)
+    assert without.change.cause == "counted"
+
+
+def test_a_trial_without_signal_is_undone_at_once(tmp_path: Path) -> None:
+    world = Trials(tmp_path)
+    begun(world)
+    bound = msgspec.structs.replace(world.config.entropulse, max_unused_groups=1)
+    wasted = msgspec.structs.replace(world.play.figures(), groups_wasted=1)
+    decision = decide(wasted, msgspec.structs.replace(world.config, entropulse=bound))
+    assert isinstance(decision, SwitchPhase)
+    assert (decision.change.cause, decision.change.steps) == ("rolled_back:positives", 0)
+    assert decision.change.evidence["wasted"] == 1.0
+
+
+def test_a_trial_that_a_resume_undid_may_be_made_again(tmp_path: Path) -> None:
+    world = Trials(tmp_path)
+    assert begun(world).begun == [POSITIVES]
+    tx = world.play.ledger.tx
+    world.play.resumed(f"{tx.trained.lineage + 1}.2", "0.2")
+    assert world.trials().begun == []
+
+
 class Simulated:
     """A policy's figures: its success rises or falls with each step of RL, and its entropy with it.
 
@@ -149,55 +202,63 @@ class Simulated:
 
     def __init__(self, seed: int, cured_by: str) -> None:
         self.rng = random.Random(seed)
-        self.cured_by, self.begun, self.kept = cured_by, list[str](), list[str]()
-        self.level, self.nats, self.since = self.rng.uniform(0.35, 0.55), 0.15, 0
+        self.cured_by, self.tried, self.kept = cured_by, list[str](), list[str]()
+        self.level, self.nats = self.rng.uniform(0.35, 0.55), 0.15
         self.success, self.entropy = list[float](), list[float]()
         self.config = EntropulseConfig(pulse="trials", pulses=3, rl_steps_per_phase=self.SEGMENT)
 
-    def step(self, remedies: list[str]) -> None:
-        """Rises by 0.2 points a step where nothing ails it, falls by 0.5, or stays at lower and lower entropy."""
+    def segment(self, remedies: list[str]) -> None:
+        """Success rises by 0.2 points a step where nothing ails it, falls by 0.5, or stays while entropy falls."""
         well = not self.cured_by or self.cured_by in remedies
-        self.level += 0.002 if well else -0.005 if self.cured_by == POSITIVES else 0.0
-        self.level = min(0.95, max(0.05, self.level))
-        self.nats *= 0.995 if well else 0.97 if self.cured_by == PULSE else 1.0
-        groups = [min(1.0, max(0.0, self.rng.gauss(self.level, 0.15))) for _ in range(3)]
-        self.success.append(fmean(self.rng.random() < p for p in groups for _ in range(8)))
-        self.entropy.append(self.nats * math.exp(self.rng.gauss(0, 0.15)))
+        for _ in range(self.SEGMENT):
+            self.level += 0.002 if well else -0.005 if self.cured_by == POSITIVES else 0.0
+            self.level = min(0.95, max(0.05, self.level))
+            self.nats *= 0.995 if well else 0.97 if self.cured_by == PULSE else 1.0
+            groups = [min(1.0, max(0.0, self.rng.gauss(self.level, 0.15))) for _ in range(3)]
+            self.success.append(fmean(self.rng.random() < p for p in groups for _ in range(8)))
+            self.entropy.append(self.nats * math.exp(self.rng.gauss(0, 0.15)))
 
-    def run(self) -> list[str]:
-        """The remedies that are tried, in order."""
+    def run(self) -> Self:
+        """All segments of RL, and trials between them; one that is undone leaves nothing."""
         for _ in range(self.STEPS // self.SEGMENT):
-            for _ in range(self.SEGMENT):
-                self.step(self.kept)
-            found = diagnose(self.success[self.since :], self.entropy[self.since :], self.begun, self.config)
-            if found is not None and len(self.begun) < self.config.pulses:
-                self.begun.append(found.remedy)
-                helps = found.remedy == self.cured_by
-                gained, lost = self.rounds(0.12 if helps else 0.0)
-                if worth_keeping(gained, lost)[0]:
-                    self.kept.append(found.remedy)
-                    self.since = len(self.success)
-        return self.begun
+            self.segment(self.kept)
+            left = [one for one in (POSITIVES, PULSE) if one not in self.tried]
+            found = diagnose(self.success, self.entropy, left, self.config)
+            if found is None or len(self.tried) >= self.config.pulses:
+                continue
+            remedy, before, curves = found[0], (self.level, self.nats), (self.success[:], self.entropy[:])
+            self.tried.append(remedy)
+            self.segment([*self.kept, remedy])
+            if worth_keeping(*self.rounds(before[0], self.level))[0]:
+                self.kept.append(remedy)
+                self.success, self.entropy = [], []
+            else:
+                (self.level, self.nats), (self.success, self.entropy) = before, curves
+        return self
 
-    def rounds(self, gain: float) -> tuple[int, int]:
+    def rounds(self, before: float, after: float) -> tuple[int, int]:
         """Of 100 tasks that either round solves by itself: those that the second alone solves, the first alone."""
-        hard = [min(1.0, max(0.0, self.rng.gauss(self.level, 0.35))) for _ in range(100)]
-        both = [(self.rng.random() < p, self.rng.random() < min(1.0, p + gain)) for p in hard]
+        hard = [min(1.0, max(0.0, self.rng.gauss(before, 0.35))) for _ in range(100)]
+        both = [(self.rng.random() < p, self.rng.random() < min(1.0, max(0.0, p + after - before))) for p in hard]
         return sum(b > a for a, b in both), sum(b < a for a, b in both)
 
 
 @pytest.mark.parametrize("remedy", [POSITIVES, PULSE])
 def test_the_right_remedy_is_tried_first_on_simulated_policies_with_a_planted_disease(remedy: str) -> None:
-    firsts = Counter((Simulated(seed, remedy).run() or ["none"])[0] for seed in range(200))
+    played_out = [Simulated(seed, remedy).run() for seed in range(200)]
+    firsts = Counter((one.tried or ["none"])[0] for one in played_out)
     assert firsts[remedy] >= 180, firsts
+    # It gains 2.4 points in its trial, which 100 tasks show in four of ten.
+    kept = sum(remedy in one.kept for one in played_out)
+    assert kept >= 70, kept
 
 
 def test_nothing_is_tried_on_healthy_simulated_policies() -> None:
-    tried = sum(bool(Simulated(seed, "").run()) for seed in range(200))
+    tried = sum(bool(Simulated(seed, "").run().tried) for seed in range(200))
     assert tried <= 4, tried
 
 
 def test_a_remedy_is_kept_by_an_exact_sign_test() -> None:
-    assert worth_keeping(5, 1) == (False, {"gained": 5.0, "lost": 1.0, "chance": 7 / 64})
-    assert worth_keeping(6, 1) == (True, {"gained": 6.0, "lost": 1.0, "chance": 8 / 128})
+    assert worth_keeping(5, 3) == (False, {"gained": 5.0, "lost": 3.0, "chance": 93 / 256})
+    assert worth_keeping(5, 2) == (True, {"gained": 5.0, "lost": 2.0, "chance": 29 / 128})
     assert worth_keeping(0, 0)[0] is False, "nothing changed"

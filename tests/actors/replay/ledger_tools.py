@@ -246,11 +246,11 @@ class Play:
 
     # -- the supervisor
 
-    def phase(self, phase: Phase, steps: int | None = None) -> None:
+    def phase(self, phase: Phase, steps: int | None = None, cause: str = "counted") -> None:
         """Go to a phase."""
         now = self.ledger.tx.segment().ref
         after = PhaseRef(phase=phase, index=now.index + 1)
-        msg = SetPhase(expected=now, next=after, cause="counted", evidence={"steps": 1.0}, steps=steps)
+        msg = SetPhase(expected=now, next=after, cause=cause, evidence={"steps": 1.0}, steps=steps)
         self.do(lambda tx: phases.set_phase(tx, msg))
 
     def rl(self, steps: int | None = None) -> Play:
