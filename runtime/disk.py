@@ -8,7 +8,7 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -42,14 +42,6 @@ def read_bytes(path: Path, most: int = SETTINGS) -> bytes:
 def read_text(path: Path, most: int = SETTINGS) -> str:
     """The same as UTF-8. Raises OSError, UnicodeDecodeError."""
     return read_bytes(path, most).decode()
-
-
-def lines(file: BufferedReader, most: int) -> Iterator[bytes]:
-    """The lines of a file, each with its end and of at most `most` bytes. Raises OSError."""
-    while line := file.readline(most + 1):
-        if len(line) > most:
-            raise OSError(errno.EFBIG, f"a line of it has more than {most} bytes", str(file.name))
-        yield line
 
 
 SLOW_AFTER_S = 2.0

@@ -13,7 +13,6 @@ import shlex
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -114,11 +113,6 @@ def passed(environment: Mapping[str, str], named: Collection[str] = ()) -> dict[
 def boot_id() -> str:
     """Names this boot of this machine, from which its monotonic clock and `machine_s` count."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-def process_s() -> float:
-    """Seconds of processor time, user and system, that this process has used. Its children's are not counted."""
-    return time.process_time()
 
 
 class Below:

@@ -13,7 +13,6 @@ from apis.functions.declaration import Function, Param
 from apis.guest.addresses import ROWS, Place, address, column_of, place_of
 
 MAX_CELLS = 2 * ROWS  # of a range
-MAX_ITEMS = 500  # of a list of scalars
 MAX_LINE = 1000  # of a text box
 MIN_CM, MAX_CM = 0.1, 300.0  # of a shape on a slide
 NOT_LITERAL = object()  # an argument that is no literal

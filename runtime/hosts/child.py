@@ -32,7 +32,7 @@ from runtime.hosts.door import MARK, HostTicket, enter
 from runtime.logs.writer import HOST_STOPPING, SHUTDOWN_FAILED, host_log
 from runtime.messaging.message import Envelope
 from runtime.messaging.node import Node
-from runtime.program import Below, boot_id, check_origin, die_with, machine_s, process_s
+from runtime.program import Below, boot_id, check_origin, die_with, machine_s
 from runtime.waits import TaskScope
 
 STOP_S = 15.0  # that a host has to stop by itself; then it is killed
@@ -178,7 +178,7 @@ class ChildHost:
 
     def _beaten(self, frame: frames.Beat) -> frames.Beaten:
         clock, lag_s = self._clock.own.now(), self._watch.take_lag_s()
-        cpu_s = process_s() + (0.0 if self._below is None else self._below.read_s())
+        cpu_s = time.process_time() + (0.0 if self._below is None else self._below.read_s())
         return frames.Beaten(id=frame.id, clock=clock, cpu_s=cpu_s, machine_cpu_s=machine_s(), lag_s=lag_s)
 
     def _report(

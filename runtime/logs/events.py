@@ -75,11 +75,6 @@ def fields_of(struct: msgspec.Struct) -> dict[str, Any]:
     return {field: value if isinstance(value, _KINDS) else str(value) for field, value in values.items()}
 
 
-def catalogue() -> Mapping[str, Event]:
-    """All events declared by the modules loaded so far."""
-    return types.MappingProxyType(_catalogue)
-
-
 def _loggable(declared: Any) -> bool:
     return all(kind in _KINDS for kind in _alternatives(declared))
 

@@ -15,6 +15,7 @@ import os
 import random
 import shutil
 import tempfile
+import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,7 +41,6 @@ from runtime.actor import Actor, handles
 from runtime.hosts import door
 from runtime.messaging.message import BlobRef, Done, Request, Version
 from runtime.messaging.refs import Ref
-from runtime.program import process_s
 from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec
 from runtime.system import run as run_loop
 from tests.bench.report import Measured, Target, median, show
@@ -186,9 +186,9 @@ async def episode(folder: Path) -> float:
         tasks = [asyncio.ensure_future(seats.live(f"desktop/{n}")) for n in range(EPISODES_AT_ONCE)]
         try:
             await seats.until(WARM)
-            before, began = seats.played, process_s()
+            before, began = seats.played, time.process_time()
             await seats.until(before + EPISODES)
-            used_s, played = process_s() - began, seats.played - before
+            used_s, played = time.process_time() - began, seats.played - before
         finally:
             for task in tasks:
                 task.cancel()
@@ -226,9 +226,9 @@ async def _passed_on(folder: Path) -> tuple[dict[int, float], dict[int, float]]:
         for tokens in PROMPTS:
             for name, costs in (("sampler/0", direct), ("router", routed)):
                 await player.ask(StepsWanted(to=name, steps=AT_ONCE, tokens=tokens), timeout_s=TIMEOUT_S)
-                began = process_s()
+                began = time.process_time()
                 await player.ask(StepsWanted(to=name, steps=STEPS, tokens=tokens), timeout_s=TIMEOUT_S)
-                costs[tokens] = 1e3 * (process_s() - began) / STEPS
+                costs[tokens] = 1e3 * (time.process_time() - began) / STEPS
     return direct, routed
 
 

@@ -45,14 +45,6 @@ def test_a_file_is_read_to_its_bound(tmp_path: Path) -> None:
         disk.opened(tmp_path / "z")
 
 
-def test_lines_are_bounded_one_by_one(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(b"abc\nde\nlonger\n")
-    with disk.opened(tmp_path / "x") as file:
-        assert list(disk.lines(file, 7)) == [b"abc\n", b"de\n", b"longer\n"]
-    with disk.opened(tmp_path / "x") as file, pytest.raises(OSError, match="a line of it has more than 6 bytes"):
-        list(disk.lines(file, 6))
-
-
 @pytest.mark.parametrize("url", ["http://h:1", "https://example.org/v1", "http://[::1]:30000/", "http://10.0.0.1"])
 def test_an_address_is_taken(url: str) -> None:
     refuse_bad_url(url, "--attach", "use a key")

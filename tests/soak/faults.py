@@ -10,6 +10,7 @@ import ctypes
 import os
 import signal
 import socket
+import sqlite3
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -303,8 +304,14 @@ def _resume(process: psutil.Process) -> None:
 
 
 def _lock(run: Path) -> Hit | None:
-    held = ledger_file.taken(run)
-    return None if held is None else Hit("the ledger's file", undo=held.close)
+    """Keeps the ledger from its writer until the connection is closed."""
+    held = sqlite3.connect(run / ledger_file.LEDGER, timeout=5.0, isolation_level=None, check_same_thread=False)
+    try:
+        held.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError:
+        held.close()
+        return None
+    return Hit("the ledger's file", undo=held.close)
 
 
 def _fill(path: Path) -> int:

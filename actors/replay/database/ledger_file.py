@@ -185,17 +185,6 @@ def copy_ledger(run: Path, into: Path, again: Sequence[str]) -> None:
         raise StoreError(f"the ledger of {run} can't be copied: {error}") from error
 
 
-def taken(run: Path) -> sqlite3.Connection | None:
-    """Keep the ledger of the run in folder `run` from its writer until the connection is closed; None if it is busy."""
-    connection = sqlite3.connect(run / LEDGER, timeout=5.0, isolation_level=None, check_same_thread=False)
-    try:
-        connection.execute("BEGIN EXCLUSIVE")
-    except sqlite3.OperationalError:
-        connection.close()
-        return None
-    return connection
-
-
 def _connected(path: Path) -> sqlite3.Connection:
     """A connection that has read: where the folder can't be written and there is no writer, as to a file that stays."""
     try:
