@@ -171,12 +171,13 @@ def trials(tx: Transaction) -> TrialFigures | None:
     )
     before, after = (trial_round(len(begun), after=late) for late in (False, True))
     states = {row["name"]: row["closed"] for row in tx.rows("SELECT name, closed FROM rounds WHERE abandoned = 0")}
-    (gained, lost) = tx.row(
+    both = tx.row(
         "SELECT TOTAL(b.success > a.success), TOTAL(b.success < a.success) FROM rounds r "
         "JOIN rounds q ON q.name = ? AND q.abandoned = 0 JOIN episodes a ON a.round_id = r.id "
         "JOIN episodes b ON b.round_id = q.id AND b.task = a.task WHERE r.name = ? AND r.abandoned = 0",
-        after, before,
-    ) or (0, 0)  # fmt: skip
+        *(after, before),
+    )
+    gained, lost = both or (0, 0)
     return TrialFigures(
         remedy="" if going_back else tried(tx, segment),
         begun=begun,
