@@ -26,7 +26,6 @@ from actors.desktop.pool.pool import DesktopPool, boots_at_once
 from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.ssh import SshProvider
 from runtime.errors import ConfigError
-from runtime.program import process_s
 from runtime.system import run as run_loop
 from tests.bench.report import Measured, Target, median, show
 from tests.bench.seats.standins import reference_round
@@ -89,13 +88,13 @@ async def boot_all(machines: list[MachineConfig], count: int) -> Boots:
         SshProvider(config), DesktopSpec(), PoolConfig(warm_pool=0, boots_at_once=at_once, boot_timeout_s=WAIT_S)
     )
     first = await pool.acquire(WAIT_S)
-    memory, files, cpu, began = process.memory_info().rss, process.num_fds(), process_s(), time.monotonic()
+    memory, files, cpu, began = process.memory_info().rss, process.num_fds(), time.process_time(), time.monotonic()
     had = [first, *await asyncio.gather(*(pool.acquire(WAIT_S) for _ in range(count - 1)))]
-    seconds, cpu = time.monotonic() - began, process_s() - cpu
+    seconds, cpu = time.monotonic() - began, time.process_time() - cpu
     kib, files = (process.memory_info().rss - memory) / 1024, process.num_fds() - files
-    pinged = process_s()
+    pinged = time.process_time()
     await asyncio.gather(*(booted.link.call("ping", timeout_s=PING_S) for booted in had))
-    pinged = process_s() - pinged
+    pinged = time.process_time() - pinged
     for booted in had:
         pool.retire(booted)
     await pool.close()
