@@ -47,13 +47,13 @@ LOWEST = 19  # nice
 def load(path: Path) -> Programme:
     """The programme in file `path`. Raises ConfigError naming the key."""
     plan = typed_yaml.build(typed_yaml.plain(path, str(path)), Programme, source=str(path))
-    arms = [plan.base, *(arm for stage in plan.stages for arm in (*stage.arms, *stage.never))]
+    arms = [plan.base, *(arm for stage in plan.stages for arm in (*stage.arms, *stage.never, *stage.once))]
     trunks = [arm.trunk for arm in plan.arms.values() if arm.trunk is not None]
     for name, known in (*((arm, plan.arms) for arm in arms), *((trunk, plan.trunks) for trunk in trunks)):
         if name not in known:
             raise ConfigError(f"{path}: {name}: no such arm or trunk; {hint(name, known)}")
     for stage in plan.stages:
-        for arm in stage.arms:  # what a run would refuse is refused before the first one
+        for arm in (*stage.arms, *stage.once):  # what a run would refuse is refused before the first one
             deploy_files.load(plan.file, overrides(plan, ProgrammeRun(stage.name, arm, 0)))
     return plan
 
@@ -90,7 +90,8 @@ def origin(programme: Programme, cell: ProgrammeRun, runs: Path) -> ProgrammeRun
 
 def cells(stage: ArmStage, best: Sequence[str]) -> list[ProgrammeRun]:
     """The runs of a stage in the order of play."""
-    return [ProgrammeRun(stage.name, arm, seed) for seed in stage.seeds for arm in dict.fromkeys([*stage.arms, *best])]
+    arms = {seed: [*stage.arms, *best, *(stage.once if seed == stage.seeds[0] else [])] for seed in stage.seeds}
+    return [ProgrammeRun(stage.name, arm, seed) for seed in arms for arm in dict.fromkeys(arms[seed])]
 
 
 def words(programme: Programme, cell: ProgrammeRun, runs: Path) -> list[str]:

@@ -50,6 +50,7 @@ class ArmStage(_Part, frozen=True, kw_only=True):
     rounds: Steps  # last ones, whose mean is what an arm is judged by
     best: Count = 0  # arms of the stage before that come as well
     never: list[str] = []  # arms that are none of the best
+    once: list[str] = []  # arms of the first seed alone
 
 
 class Programme(_Part, frozen=True, kw_only=True):

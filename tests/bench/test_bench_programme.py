@@ -20,7 +20,7 @@ from actors.replay.messages import Phase
 from actors.replay.statistics import RoundEpisode, quantile95, spread, summarise
 from runtime.errors import ConfigError
 from tests.bench import programme, programme_results
-from tests.bench.programme_results import ProgrammeRun, p_value
+from tests.bench.programme_results import ArmStage, ProgrammeRun, p_value
 
 FILE = """
 file: smoke
@@ -109,6 +109,13 @@ def test_trunks_come_first_and_stages_wait_for_each_other(plan: programme_result
     del found["screen-loo-1"]
     again = programme.next_cell(plan, found, tmp_path)
     assert again == ProgrammeRun("trunk", "cloned", 1), "one that is gone is played again, for what goes on from it"
+
+
+def test_some_arms_are_played_with_the_first_seed_alone() -> None:
+    stage = ArmStage(name="one", seeds=[3, 4], arms=["base", "aa"], once=["pos"], steps=2, every=1, rounds=1)
+    assert [cell.name for cell in programme.cells(stage, [])] == [
+        "one-base-3", "one-aa-3", "one-pos-3", "one-base-4", "one-aa-4",
+    ]  # fmt: skip
 
 
 def test_a_run_has_its_keys_and_its_origin_from_the_file(plan: programme_results.Programme, tmp_path: Path) -> None:
