@@ -75,7 +75,7 @@ async def reinforce(run: LiveRun, segment: PhaseRef) -> Figures:
 
 
 async def pulse(run: LiveRun, segment: PhaseRef) -> Figures:
-    """Entropulse: `entropulse.pulse_steps` of cross-entropy on the successes of RL, which raises entropy again.
+    """Entropulse: `entropulse.pulse_steps` of cross-entropy on the successes of RL, which is to raise entropy again.
 
     The result is the new reference policy, with a fresh optimizer. Seats play evaluation rounds meanwhile.
     """
