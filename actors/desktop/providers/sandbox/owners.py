@@ -20,7 +20,6 @@ from pathlib import Path
 import msgspec
 
 from actors.desktop.faults import FaultCause, fault
-from runtime.program import boot_id
 
 LOCK = ".lock"
 _MODE = 0o755  # desktops have users of their own, who pass through
@@ -171,7 +170,7 @@ def namespace() -> str:
     """8 hex digits for this process's process namespace, on this boot of this machine. Raises OSError."""
     if int(os.readlink("/proc/self")) != os.getpid():
         raise ProcessLookupError("/proc shows another process namespace than this program's own")
-    boot = boot_id()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     named = f"{boot} {os.stat('/proc/self/ns/pid').st_ino}"
     return hashlib.blake2b(named.encode(), digest_size=4).hexdigest()
 
