@@ -65,7 +65,6 @@ def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
             "30 steps of RL in up to 2 phases, up to 1 x 200 steps of pulse with 240 demonstrations each",
         ),
         (["replay.pulse_demos=9"], "4 x 200 steps of pulse with 9 demonstrations each"),
-        (["entropulse.pulse=none"], "874 steps of RL in 1 phase"),
     ],
 )
 def test_phases_that_the_total_leaves_no_room_for_are_not_announced(overrides: list[str], expected: str) -> None:
