@@ -218,10 +218,9 @@ def _trial_round(
 
 def _pulses_left(figures: Figures, config: EntropulseConfig) -> int:
     """How many of the run's pulses or trials are still to come."""
-    if not config.pulse_steps:
-        return 0
-    begun = len(figures.trials.begun) if figures.trials is not None else figures.stays.get(Phase.PULSE, 0)
-    return config.pulses - begun
+    if figures.trials is not None:
+        return config.pulses - len(figures.trials.begun)
+    return config.pulses - figures.stays.get(Phase.PULSE, 0) if config.pulse_steps else 0
 
 
 def _pulse(figures: Figures, settings: EntropulseSettings, cause: str, evidence: dict[str, float]) -> SwitchPhase:

@@ -188,7 +188,7 @@ def _learning(deploy: Deploy) -> str:
 def pulses(phases: EntropulseConfig) -> tuple[int, str]:
     """The most pulses or trials that `phases` have room for, and "up to " where their curves may allow fewer."""
     total, counted = phases.total_rl_steps, phases.rl_steps_per_phase
-    if not phases.pulse_steps or not total:
+    if not total or (phases.pulse == "full" and not phases.pulse_steps):
         return 0, ""
     most = min(phases.pulses, (total - 1) // (counted or 1))
     return most, "up to " if most and not counted else ""

@@ -129,7 +129,9 @@ def test_trials_are_judged_on_some_training_tasks_of_every_family() -> None:
 
 def test_trials_know_the_remedies_that_change_something() -> None:
     trials = "entropulse.pulse=trials"
-    for said, known in (([], ["pulse"]), (["learner.rl.negative_scale=1"], ["positives", "pulse"])):
+    scale = "learner.rl.negative_scale=1"
+    alone = [scale, "entropulse.pulse_steps=0"]
+    for said, known in (([], ["pulse"]), ([scale], ["positives", "pulse"]), (alone, ["positives"])):
         assert specs(planned("local", trials, *said))["entropulse"].config.remedies == known  # type: ignore[attr-defined]
     with pytest.raises(
         ConfigError, match=r"^entropulse\.pulse is trials: no remedy would change anything: .*negative_scale"

@@ -84,8 +84,9 @@ class Trials(World):
         return found
 
 
-def test_a_remedy_that_helps_is_tried_and_kept(tmp_path: Path) -> None:
-    world = Trials(tmp_path, helps="positives", pulses=1)
+@pytest.mark.parametrize("pulse_steps", [3, 0])
+def test_a_remedy_that_helps_is_tried_and_kept(tmp_path: Path, pulse_steps: int) -> None:
+    world = Trials(tmp_path, helps="positives", pulses=1, pulse_steps=pulse_steps)
     world.run(2000)
     causes = [cause for _, cause in world.causes]
     assert causes.index("trial:positives") + 1 == causes.index("kept:positives")
