@@ -18,9 +18,9 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python, and of TOML that it reads.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (137, 3),
-    "actors/cluster": (14118, 71),
+    "actors/cluster": (14124, 71),
     "actors/desktop": (11140, 47),
-    "actors/entropulse": (837, 5),
+    "actors/entropulse": (836, 5),
     "actors/front": (1400, 10),
     "actors/learner": (2415, 10),
     "actors/replay": (6190, 28),

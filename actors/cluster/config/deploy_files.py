@@ -124,7 +124,13 @@ def refuse_other_keys(overrides: Sequence[str]) -> None:
 
 def stored(folder: Path, overrides: Sequence[str] = ()) -> Deploy:
     """The settings of the run in `folder`, with `--set` overrides. Raises ConfigError."""
-    return typed_yaml.build(stored_plain(folder), Deploy, overrides, source=str(folder / STORED))
+    file = str(folder / STORED)
+    try:
+        return typed_yaml.build(stored_plain(folder), Deploy, overrides, source=file)
+    except ConfigError as error:
+        if not str(error).startswith(f"{file}: unknown key"):
+            raise
+        raise ConfigError(f"{error}; another build wrote this file: take that line out to use the run here") from None
 
 
 def stored_plain(folder: Path) -> dict[str, Any]:

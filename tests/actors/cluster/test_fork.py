@@ -103,6 +103,15 @@ def test_a_fork_goes_on_from_before_a_trial_of_a_remedy_and_not_from_within_it(t
         requests.fork_point("trunk@0.3", tmp_path)
 
 
+def test_a_run_of_a_build_with_another_key_says_what_to_take_out(tmp_path: Path) -> None:
+    trunk(tmp_path)
+    file = tmp_path / "trunk" / "deploy.yaml"
+    file.write_text(file.read_text().replace("entropulse:\n", "entropulse:\n  gone: 0\n"))
+    words = ["run", "smoke", "--runs", str(tmp_path), "--from", "trunk", "--name", "new"]
+    with pytest.raises(ConfigError, match=r"deploy\.yaml: unknown key entropulse\.gone; .*: take that line out to use"):
+        requests.resolve(wanted(cli.build_parser().parse_args(words)))
+
+
 def test_seeds_of_an_experiment_that_a_resume_begins_go_on_from_its_checkpoint_too(tmp_path: Path) -> None:
     runs = tmp_path / "of@me"
     trunk(runs)
