@@ -23,7 +23,7 @@ BUDGET: dict[str, tuple[int, int]] = {
     "actors/entropulse": (836, 5),
     "actors/front": (1400, 10),
     "actors/learner": (2415, 10),
-    "actors/replay": (6190, 28),
+    "actors/replay": (6186, 28),
     "actors/sampler": (3101, 14),
     "apis": (941, 6),
     "apis/actions": (824, 6),

@@ -139,11 +139,6 @@ def _remedy(cause: str, verdict: str) -> str:
     return cause.removeprefix(verdict) if cause.startswith(verdict) else ""
 
 
-def _kept(tx: Transaction) -> list[LedgerPhaseSegment]:
-    """The first segments after trials whose remedies were kept, oldest first."""
-    return [root for root in _roots(tx) if root.cause.startswith(KEPT)]
-
-
 def _roots(tx: Transaction) -> list[LedgerPhaseSegment]:
     """The segments that led to the learner's weights as each began, oldest first; those of trials undone, too."""
     return [tx.segment(segment.root) for segment in tx.path()[::-1]]
@@ -154,20 +149,21 @@ def remedies(tx: Transaction) -> list[str]:
     if not tx.settings.tries:
         return []
     now = tried(tx, tx.segment())
-    return [_remedy(root.cause, KEPT) for root in _kept(tx)] + [now] * bool(now)
+    return [one for root in _roots(tx) if (one := _remedy(root.cause, KEPT))] + [now] * bool(now)
 
 
 def trials(tx: Transaction) -> TrialFigures | None:
     """What a supervisor that tries remedies decides by; None for another."""
     if not tx.settings.tries:
         return None
-    segment, kept = tx.segment(), _kept(tx)
-    begun = [one for root in _roots(tx) if (one := _remedy(root.cause, TRIAL))]
+    segment, roots = tx.segment(), _roots(tx)
+    begun = [one for root in roots if (one := _remedy(root.cause, TRIAL))]
+    since = max((root.idx for root in roots if root.cause.startswith(KEPT)), default=0)
     going_back = segment.cause.startswith(ROLLED_BACK)
     curve = tx.rows(
         "SELECT l.success, l.entropy FROM leases l JOIN stays s ON s.idx = l.stay WHERE l.state = 'trained' "
         "AND s.phase = ? AND s.idx >= ? AND l.entropy IS NOT NULL ORDER BY l.id",
-        *(Phase.RL, kept[-1].idx if kept else 0),
+        *(Phase.RL, since),
     )
     before, after = (trial_round(len(begun), after=late) for late in (False, True))
     states = {row["name"]: row["closed"] for row in tx.rows("SELECT name, closed FROM rounds WHERE abandoned = 0")}
