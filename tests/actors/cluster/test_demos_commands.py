@@ -168,10 +168,9 @@ def test_a_recording_of_what_the_run_must_not_have_seen_is_refused(tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("job", ["local", "bc-alone"])
-def test_a_recording_that_comes_along_is_one_for_its_job_and_has_all_strata(job: str) -> None:
-    path = Path(__file__).resolve().parents[3] / "deploy" / "demos" / f"{job}.parquet"
-    deploy, _ = deploy_files.load(job, [f"demos.source={path}"])
+def test_the_recording_that_comes_along_is_one_for_the_main_job_and_has_all_strata() -> None:
+    path = Path(__file__).resolve().parents[3] / "deploy" / "demos" / "local.parquet"
+    deploy, _ = deploy_files.load("local", [f"demos.source={path}"])
     recordings.refuse_unfit(deploy, path, models.fingerprint(models.bundled()))
     header, demos = demo_files.read(path)
     assert header.demos == len(list(demos)) >= deploy.demos.count
