@@ -19,7 +19,7 @@ from actors.learner.batches import learning_rate
 from actors.replay.messages import Phase
 from actors.replay.statistics import RoundEpisode, quantile95, spread, summarise
 from runtime.errors import ConfigError
-from tests.bench import programme, programme_results
+from tests.bench import programme, programme_curves, programme_results
 from tests.bench.programme_results import ArmStage, ProgrammeRun, p_value
 
 FILE = """
@@ -195,6 +195,25 @@ def test_looks_at_the_probe_are_compared_with_the_base_by_seed(plan: programme_r
     assert "| base | 0 1 | 1.500 |\n" in text
     assert "| pos | 0 1 | 1.750, +0.250 (-0.385 to +0.885) |\n" in text
     assert text in programme.page(plan, found, Path("none"))
+
+
+def test_curves_are_means_over_seeds_at_the_steps_of_the_base(plan: programme_results.Programme) -> None:
+    half, whole, none = [True, False], [True, True], [False, False]
+    found = {
+        "screen-base-0": played("b0", {"after_bc": none, "rl1": half, "after_pulse_1": whole, "final": whole}),
+        "screen-base-1": played("b1", {"after_bc": half, "rl1": whole, "after_pulse_1": none, "final": whole}),
+        "screen-loo-0": played("l0", {"after_bc": none, "rl1": half}),
+        "screen-pos-0": played("p0", {"after_bc": none}),
+    }
+    panels = programme_curves.curves(plan, plan.stages[0], found)
+    assert [*panels] == ["Held-out success"], "no run looked at its probe"
+    arms = panels["Held-out success"]
+    assert {arm: (band.steps, band.mean) for arm, band in arms.items()} == {
+        "base": ([0, 1, 3], [0.25, 0.75, 1.0]),
+        "loo": ([0, 2], [0.0, 0.5]),  # half of the steps
+    }
+    assert (arms["base"].low[0], arms["base"].high[0]) == (0.0, 0.5)
+    assert programme_curves.draw(plan, panels, "screen").startswith(b"\x89PNG")
 
 
 def test_p_of_student_s_t_by_hand() -> None:
