@@ -1,6 +1,6 @@
 """The messages of the replay ledger, and the values that they are made of.
 
-A message that changes state carries the fencing token it was given, and a repeat gets the first answer.
+One that changes state carries a fencing token, and a repeat gets the first answer; or a repeat does no harm.
 """
 
 from __future__ import annotations

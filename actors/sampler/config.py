@@ -280,7 +280,7 @@ class SamplerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     weight_sync: WeightSyncConfig = WeightSyncConfig()
     model: str  # Hugging Face folder: the first weights, and what the vocabulary is read from
     gpus: str = ""  # that a started engine sees, as in CUDA_VISIBLE_DEVICES; empty: what this program sees
-    attach: str = ""  # URL of the server behind this actor; empty: it starts an embedded engine
+    attach: str = ""  # URL of the server behind this actor; empty: it starts one of `samplers.engine`
     version: Version = Version(lineage=0, step=0)  # of the weights in `model`
     replay: str = "replay"  # the actor that gets serving reports; empty: none
     adapter_rank: int = 0  # of the adapters that the engine gets; 0: it gets whole weights

@@ -1,7 +1,7 @@
 """From the arguments of `eval`, a model behind a URL among them, to a deploy file.
 
-Equal arguments give two evaluations equal settings. Where an argument is not given, a run is evaluated as it was
-trained. An endpoint that can't answer is refused before anything is started; its key is in no file.
+Equal arguments give two evaluations equal settings. What is not given comes from the run, but for decoding (greedy) and
+episodes (one each). An endpoint that can't answer is refused before anything is started; its key is in no file.
 """
 
 from __future__ import annotations

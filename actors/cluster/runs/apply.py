@@ -47,7 +47,7 @@ ASK_S = 30.0
 LIVE = (
     "desktops", "samplers.count", "samplers.attach", "samplers.gpus", "evaluation", "run.limit_s", "run.require",
 )  # fmt: skip
-ONCE = ("evaluation.rollout_share",)  # of LIVE, but read by the ledger
+ONCE = ("evaluation.rollout_share", "desktops.apis")  # of LIVE, but read at the start by the ledger and by processes
 # By kind of actor: the fields of its config that it takes while it lives (`Actor.on_config`).
 TAKES = {
     "desktop": ("seat", "fit_seats"),

@@ -1,4 +1,4 @@
-"""What commands and reports ask of a ledger: the only SQL outside of its own operations. Nothing here writes."""
+"""What commands and reports ask of a ledger. Nothing here writes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What the learner takes, trains, saves and goes back to, and what becomes of a lease that it can't learn from.
 
-Invariant: a batch holds exactly the groups of one step, complete, of varying reward and at most S steps stale. A step
+Invariant: a batch holds exactly the groups of one step, complete, with signal and at most S steps stale. A step
 counts while its weights are an ancestor of the learner's, so what a crash lost is trained again. An unreadable payload
 is never handed out again.
 """

@@ -119,6 +119,13 @@ def test_a_plan_becomes_another_by_what_its_file_says() -> None:
     assert "~ run.limit_s: 1800.0 -> 99.0" in lines
 
 
+def test_functions_of_applications_are_read_at_the_start_alone() -> None:
+    begun, _ = planned()
+    wanted = msgspec.structs.replace(begun, desktops=msgspec.structs.replace(begun.desktops, apis=["built@0123"]))
+    with pytest.raises(ConfigError, match=r"^desktops\.apis: run r reads it at its start alone"):
+        apply.refuse(apply.keys(begun, wanted), "r")
+
+
 def test_a_router_elsewhere_takes_other_samplers_and_stays_where_it_is() -> None:
     elsewhere = {"cluster.engine": "ray", "samplers.router_place": "{CPU: 1}", "learner.actor_place": "{CPU: 1}"}
     begun, before = planned(**elsewhere)
