@@ -78,6 +78,7 @@ def learning_rate(config: LearnerConfig, phase: Phase, segment_step: int, segmen
 MOST_BYTES = 16 << 20  # of micro-batches inside a message, which may have 64 MiB with all that is in it
 BYTES_PER_TOKEN = 16  # at most, encoded: an id takes 5 and a log-probability 9
 _NAME = "micro_batches"
+FIRST_CLONING = 1  # index of its segment: demonstrations come before it
 
 
 def with_plan_file(plan: StepPlan, run_dir: Path, most_bytes: int = MOST_BYTES) -> StepPlan:
@@ -278,13 +279,17 @@ def plan(
 
 
 def _rate(config: LearnerConfig, batch: Batch) -> float:
-    """The step's learning rate. A phase segment that goes on with an optimizer goes on with its rate, too."""
-    joined, limit = batch.steps_joined, batch.stay_limit
+    """The step's learning rate. A phase segment that goes on with an optimizer goes on with its rate, too.
+
+    Cloning again after resampling has the rate of pulses: cloning's own, from its top, cost 8 points of success.
+    """
+    joined, limit, phase = batch.steps_joined, batch.stay_limit, batch.phase
     of_all = None if limit is None else joined + limit
-    return learning_rate(config, batch.phase.phase, joined + batch.stay_step, of_all)
+    again = phase.phase is Phase.BC and phase.index > FIRST_CLONING
+    return learning_rate(config, Phase.PULSE if again else phase.phase, joined + batch.stay_step, of_all)
 
 
-def _advantages(group: GroupRef, payloads: Payloads, config: LearnerConfig, rl_steps: int) -> list[list[float]] | None:
+def _advantages(group: GroupRef, payloads: Payloads, config: LearnerConfig) -> list[list[float]] | None:
     rl = config.rl
     prior = None if group.prior is None else Prior(group.prior, rl.prior_weight)
     baseline = rl.baseline if prior is not None or rl.baseline is not Baseline.POSTERIOR else Baseline.GROUP
@@ -299,7 +304,7 @@ def _advantages(group: GroupRef, payloads: Payloads, config: LearnerConfig, rl_s
             prompts = [[_state(payloads[step.blob]) for step in t.steps] for t in group.trajectories]
             steps = anchored(verdicts, prompts, rl.step_discount, scaled=rl.advantage_std)
             found = [[a + b for a, b in zip(*both, strict=True)] for both in zip(found, steps, strict=True)]
-    return None if found is None else lean(found, rl.negative_at(rl_steps))
+    return None if found is None else lean(found, rl.negative_scale)
 
 
 def _state(payload: StepPayload) -> Hashable:
@@ -348,7 +353,7 @@ def _grpo(
     turns: list[list[int]] = []  # per group: steps of each trajectory
     without_signal: list[str] = []
     for group in batch.groups:
-        advantages = _advantages(group, payloads, config, batch.rl_steps)
+        advantages = _advantages(group, payloads, config)
         if advantages is None:
             without_signal.append(group.group)
             continue

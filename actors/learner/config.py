@@ -65,13 +65,6 @@ class RlConfig(Section, frozen=True, kw_only=True):
     negative_scale: Annotated[
         float, key("Multiplies negative advantages. 1 is GRPO; 0 learns from success alone.", ge=0, le=1)
     ] = 1.0
-    negative_scale_end: Annotated[
-        Annotated[float, msgspec.Meta(ge=0, le=1)] | None,
-        tuning("Moves negative_scale evenly to this over negative_scale_steps. null keeps it."),
-    ] = None
-    negative_scale_steps: Annotated[
-        int, tuning("Sets the RL steps in which negative_scale moves to negative_scale_end.", ge=1)
-    ] = 60
     entropy_target: Annotated[
         float,
         tuning("Acts while a batch's entropy per token, in nats, is below this: see entropy_coef. 0 never acts.", ge=0),
@@ -142,19 +135,11 @@ class RlConfig(Section, frozen=True, kw_only=True):
         """How far `entropy` is below its target, as a share of the target: 0 at it or above."""
         return max(0.0, 1.0 - entropy / self.entropy_target) if self.entropy_target else 0.0
 
-    def negative_at(self, rl_step: int) -> float:
-        """`negative_scale` after so many RL steps: it moves in a line, and then stays."""
-        if self.negative_scale_end is None:
-            return self.negative_scale
-        done = min(1.0, rl_step / self.negative_scale_steps)
-        return self.negative_scale + done * (self.negative_scale_end - self.negative_scale)
-
 
 # Of RL, what a plan shows where it is not as usual.
 OPTIONS = (
     *("advantage_std", "baseline", "prior_weight", "step_discount", "importance_ratio", "ratio", "mismatch"),
-    *("tis_cap", "kl_coef", "negative_scale", "negative_scale_end", "negative_scale_steps"),
-    *("entropy_target", "entropy_coef", "average", "reward", "loss"),
+    *("tis_cap", "kl_coef", "negative_scale", "entropy_target", "entropy_coef", "average", "reward", "loss"),
 )
 
 
@@ -270,7 +255,7 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
 
 
 # What remedies of the supervisor's trials change of `learner.rl`; a pulse changes nothing.
-REMEDIES: dict[str, dict[str, float | None]] = {"positives": {"negative_scale": 0.0, "negative_scale_end": None}}
+REMEDIES = {"positives": {"negative_scale": 0.0}}
 
 
 def remedied(config: LearnerConfig, remedies: Iterable[str]) -> LearnerConfig:

@@ -1,7 +1,7 @@
 """Make deploy/learn, the weights that `run learn` begins from: `python -m deploy.recipes.cloned [OUT]`.
 
 They are those of the main job after cloning, with seed 0 and before any RL: fifteen minutes on two idle cores. What is
-bundled has numbers of two bytes, like the base model.
+bundled was made at commit 96b8ff3b, when the job resampled, with numbers of two bytes like the base model's.
 """
 
 from __future__ import annotations

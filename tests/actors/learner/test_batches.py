@@ -144,7 +144,7 @@ def test_rl_batches_carry_advantages_and_the_papers_weights(stored: Stored) -> N
     }
 
 
-OF_TRAJECTORY, MOVES = AdvantageLevel.TRAJECTORY, {"negative_scale_end": 0.2, "negative_scale_steps": 4}
+OF_TRAJECTORY = AdvantageLevel.TRAJECTORY
 MIXED = [(True, [2]), (False, [4])]  # whether it succeeded, and its steps: the length of a malformed one is negative
 ADVANTAGES: dict[str, tuple[dict[str, Any], list[tuple[bool, list[int]]], dict[int, float]]] = {
     "shared by a trajectory": ({"advantage": OF_TRAJECTORY}, [(True, [2, -3]), (False, [4])], {2: 1, 3: 1, 4: -1}),
@@ -161,7 +161,6 @@ ADVANTAGES: dict[str, tuple[dict[str, Any], list[tuple[bool, list[int]]], dict[i
     ),
     "negatives for less": ({"negative_scale": 0.25}, MIXED, {2: 1.0, 4: -0.25}),
     "what teaches nothing is not computed": ({"negative_scale": 0.0}, MIXED, {2: 1.0}),
-    "after half of the way": (MOVES, MIXED, {2: 1.0, 4: -0.6}),
 }  # fmt: skip
 
 
@@ -173,7 +172,7 @@ def test_advantages_by_hand(case: str) -> None:
     own = msgspec.structs.replace(group("g", *played), prior=0.5)
     even = group("even", (True, [stored.step(9)]), (True, [stored.step(9)]))
     others = [] if case in ("posterior", "a reward of one's own") else [even]
-    taken = msgspec.structs.replace(batch(Phase.RL, [own, *others], []), rl_steps=2, staleness=[0, 3])
+    taken = msgspec.structs.replace(batch(Phase.RL, [own, *others], []), staleness=[0, 3])
     planned = stored.plan(taken, RlConfig(**rl))
     assert advantages(planned) == pytest.approx(expected)
     assert planned.without_signal == ["even"] * len(others)
@@ -186,12 +185,6 @@ def test_a_reward_out_of_bounds_and_one_of_verdicts_are_refused(stored: Stored) 
         stored.plan(taken, RlConfig(reward=f"{__name__}:loud"))
     with pytest.raises(ConfigError, match=r"learner\.rl\.reward .*advantage gigpo is of verdicts"):
         RlConfig(reward="a:b", advantage=AdvantageLevel.GIGPO)
-
-
-def test_negatives_move_in_a_line_to_their_end_and_stay() -> None:
-    rl = RlConfig(negative_scale=1.0, **MOVES)
-    assert [rl.negative_at(step) for step in (0, 1, 2, 4, 9)] == pytest.approx([1.0, 0.8, 0.6, 0.2, 0.2])
-    assert RlConfig(negative_scale=0.5).negative_at(100) == 0.5
 
 
 def test_steps_after_the_same_prompt_are_told_apart_by_their_ends_with_gigpo(stored: Stored) -> None:
@@ -319,6 +312,14 @@ def test_the_objective_s_settings_reach_the_plan(stored: Stored) -> None:
     cloning = msgspec.structs.replace(batch(Phase.BC, [], [stored.step(4)]), stay_step=1, stay_limit=3)
     made = stored.plan(cloning, config).plan
     assert (made.epochs, made.lr, made.average) == (1, 0.5, 0.0)
+
+
+@pytest.mark.parametrize(("index", "lr"), [(0, 3e-3), (1, 3e-3), (3, 4e-3)])
+def test_cloning_again_after_resampling_has_the_rate_of_pulses(index: int, lr: float, stored: Stored) -> None:
+    config = LearnerConfig(sft=SftConfig(lr=3e-3, pulse_lr=4e-3, warmup_steps=0))
+    cloning = batch(Phase.BC, [], [stored.step(4)])
+    cloning = msgspec.structs.replace(cloning, phase=PhaseRef(phase=Phase.BC, index=index))
+    assert stored.plan(cloning, config).plan.lr == lr
 
 
 @pytest.mark.parametrize(("phase", "lr"), [(Phase.BC, 3e-3), (Phase.PULSE, 4e-3)])
