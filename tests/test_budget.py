@@ -22,7 +22,7 @@ BUDGET: dict[str, tuple[int, int]] = {
     "actors/desktop": (11140, 47),
     "actors/entropulse": (836, 5),
     "actors/front": (1400, 10),
-    "actors/learner": (2405, 10),
+    "actors/learner": (2400, 10),
     "actors/replay": (6186, 28),
     "actors/sampler": (3101, 14),
     "apis": (941, 6),

@@ -78,7 +78,6 @@ def learning_rate(config: LearnerConfig, phase: Phase, segment_step: int, segmen
 MOST_BYTES = 16 << 20  # of micro-batches inside a message, which may have 64 MiB with all that is in it
 BYTES_PER_TOKEN = 16  # at most, encoded: an id takes 5 and a log-probability 9
 _NAME = "micro_batches"
-FIRST_CLONING = 1  # index of its segment: demonstrations come before it
 
 
 def with_plan_file(plan: StepPlan, run_dir: Path, most_bytes: int = MOST_BYTES) -> StepPlan:
@@ -279,14 +278,10 @@ def plan(
 
 
 def _rate(config: LearnerConfig, batch: Batch) -> float:
-    """The step's learning rate. A phase segment that goes on with an optimizer goes on with its rate, too.
-
-    Cloning again after resampling has the rate of pulses: cloning's own, from its top, cost 8 points of success.
-    """
-    joined, limit, phase = batch.steps_joined, batch.stay_limit, batch.phase
+    """The step's learning rate. A phase segment that goes on with an optimizer goes on with its rate, too."""
+    joined, limit = batch.steps_joined, batch.stay_limit
     of_all = None if limit is None else joined + limit
-    again = phase.phase is Phase.BC and phase.index > FIRST_CLONING
-    return learning_rate(config, Phase.PULSE if again else phase.phase, joined + batch.stay_step, of_all)
+    return learning_rate(config, batch.phase.phase, joined + batch.stay_step, of_all)
 
 
 def _advantages(group: GroupRef, payloads: Payloads, config: LearnerConfig) -> list[list[float]] | None:

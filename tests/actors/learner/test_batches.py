@@ -314,14 +314,6 @@ def test_the_objective_s_settings_reach_the_plan(stored: Stored) -> None:
     assert (made.epochs, made.lr, made.average) == (1, 0.5, 0.0)
 
 
-@pytest.mark.parametrize(("index", "lr"), [(0, 3e-3), (1, 3e-3), (3, 4e-3)])
-def test_cloning_again_after_resampling_has_the_rate_of_pulses(index: int, lr: float, stored: Stored) -> None:
-    config = LearnerConfig(sft=SftConfig(lr=3e-3, pulse_lr=4e-3, warmup_steps=0))
-    cloning = batch(Phase.BC, [], [stored.step(4)])
-    cloning = msgspec.structs.replace(cloning, phase=PhaseRef(phase=Phase.BC, index=index))
-    assert stored.plan(cloning, config).plan.lr == lr
-
-
 @pytest.mark.parametrize(("phase", "lr"), [(Phase.BC, 3e-3), (Phase.PULSE, 4e-3)])
 def test_other_batches_are_cross_entropy_on_responses(phase: Phase, lr: float, stored: Stored) -> None:
     steps = [stored.step(2, drawn=False), stored.step(6, drawn=False)]
