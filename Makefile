@@ -153,7 +153,7 @@ bench: setup
 	$(PY) -m tests.bench $(NAME) $(ARGS)
 
 # The next missing runs of deploy/programme.yaml for so many hours, at the lowest priority, beside whatever else runs.
-# PLAN=deploy/entropulse.yaml plays that file's, or deploy/speed.yaml.
+# PLAN=deploy/entropulse.yaml plays that file's.
 HOURS ?= 2.5
 PLAN ?= deploy/programme.yaml
 programme: setup
