@@ -1,4 +1,4 @@
-"""Make deploy/learn, the weights that `run learn` begins from: `python -m deploy.recipes.cloned [OUT]`.
+"""Make deploy/learn, the weights called `cloned` in commands: `python -m deploy.recipes.cloned [OUT]`.
 
 They have cloned the main job's recording for as many steps as all of that job makes, with seed 0 and in one piece: half
 an hour on two idle cores. Numbers are written with two bytes, like the base model's.

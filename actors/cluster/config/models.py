@@ -32,7 +32,7 @@ def bundled() -> Path:
 
 
 def cloned() -> Path:
-    """The same after cloning demonstrations, as `run learn` begins from it (deploy/recipes/cloned.py)."""
+    """The same after cloning the main job's demonstrations (deploy/recipes/cloned.py)."""
     return Path(str(resources.files("deploy"))) / "learn"
 
 

@@ -199,14 +199,14 @@ def test_on_is_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "memo: 'on'" in capsys.readouterr().out.replace('"', "'")
 
 
-def test_learn_begins_from_bundled_weights_and_is_measured(
+def test_learn_clones_a_bundled_recording_and_is_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # its recording is bundled, too
     assert cli.main(["run", "learn", "--dry-run", "--runs", str(tmp_path)]) == 0
     plan = capsys.readouterr().out
-    assert "20 steps of RL in 2 phases, 1 x 200 steps of pulse" in plan
-    assert "at the beginning, after each pulse and at the end: 200 instances" in plan
+    assert "64 demonstrations, 150 steps of cloning, 20 steps of RL in 1 phase" in plan
+    assert "after cloning and at the end: 200 instances" in plan
     assert "lines are of such desktops" in plan
     assert models.locate("cloned") != models.locate("base")
     assert models.fingerprint(models.locate("cloned")) == models.fingerprint(models.locate("base"))
