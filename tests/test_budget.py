@@ -36,7 +36,7 @@ BUDGET: dict[str, tuple[int, int]] = {
     "apis/prompts": (472, 6),
     "apis/tasks": (6889, 40),
     "apis/tasksets": (2918, 13),
-    "deploy": (185, 8),
+    "deploy": (184, 8),
     "policy": (3547, 17),
     "policy/base": (25, 1),
     "policy/engine": (2383, 11),

@@ -100,7 +100,8 @@ class BeforeAndAfter(NamedTuple):
 def learned(run: Path, most: int = 3) -> list[BeforeAndAfter]:
     """Tasks that the first closed round missed and the last one solved, of another family each, at most `most`.
 
-    Short ones with a screenshot first; none without two rounds of one decoding. Raises ConfigError without a ledger.
+    Those without a refused answer first, then those with a screenshot, then short ones; none without two rounds of one
+    decoding. Raises ConfigError without a ledger.
     """
     with ledgers.opened(run) as db:
         compared = gains(rounds_of(db))
@@ -111,14 +112,13 @@ def learned(run: Path, most: int = 3) -> list[BeforeAndAfter]:
         first, last = ({row["task"]: row for row in rows if row["whereto"] == name} for name in names)
         tasks = [task for task in last if task in first and last[task]["success"] and not first[task]["success"]]
         tasks.sort(key=lambda task: (last[task]["steps"] + first[task]["steps"], task))
-        pairs: dict[str, BeforeAndAfter] = {}
-        for task in tasks[:LEARNED_LOOKED_AT]:
-            before, after = read(run, db, first[task]), read(run, db, last[task])
-            if before is not None and after is not None:
-                best = pairs.get(after.family)
-                if best is None or (after.pictures and not best.after.pictures):
-                    pairs[after.family] = BeforeAndAfter(before, after)
-    return sorted(pairs.values(), key=lambda pair: not pair.after.pictures)[:most]
+        played = [(read(run, db, first[task]), read(run, db, last[task])) for task in tasks[:LEARNED_LOOKED_AT]]
+    pairs = [BeforeAndAfter(before, after) for before, after in played if before is not None and after is not None]
+    pairs.sort(key=lambda pair: (sum(step.refusal is not None for step in pair.after.steps), not pair.after.pictures))
+    best: dict[str, BeforeAndAfter] = {}
+    for pair in pairs:
+        best.setdefault(pair.after.family, pair)
+    return list(best.values())[:most]
 
 
 def read(run: Path, db: queries.Database, row: queries.Row) -> EpisodeView | None:

@@ -208,7 +208,11 @@ function tileOf(name) {
   if (seats.has(name)) return seats.get(name);
   const tile = make("a", undefined, {class: "seat"});
   tile.picture = make("img", undefined, {alt: "", loading: "lazy"});
-  tile.picture.addEventListener("error", () => { tile.picture.removeAttribute("src"); });
+  tile.picture.addEventListener("error", () => {  // remembered ones have none: a plain box, no broken picture
+    tile.picture.removeAttribute("src");
+    tile.title = `${tile.picture.alt}; no screenshot was kept`;
+    tile.picture.alt = "";
+  });
   tile.said = make("span");
   tile.append(tile.picture, make("b", name), tile.said);
   seats.set(name, tile);
@@ -233,6 +237,7 @@ function showSeats(changed) {
       tile.token = token;
       tile.href = `${base}/episodes/${token}`;
       tile.picture.alt = `${name}, its newest episode: ${success ? "success" : "failure"}`;
+      tile.title = "";
       if (tile.inSight) waiting.add(tile);
     }
   }

@@ -140,7 +140,7 @@ class Fabricated:
         if segments is not None:
             segments.close()
 
-    def _step(self, segments: SegmentStore, token: int) -> None:
+    def _step(self, segments: SegmentStore, token: int, refusal: str | None = HOSTILE) -> None:
         shot, pictures = segments.append(jpeg()), list[PictureRef]()
         if token == PICTURED:
             png = jpeg("PNG")
@@ -148,7 +148,7 @@ class Fabricated:
             pictures = [PictureRef(blob=segments.append(png), digest=digest, width=8, height=6, at=0)]
         payload = StepPayload(
             prompt_ids=[1], response_ids=[2], logprobs=[0.0], spans=[], temperature=1.0, observation=HOSTILE,
-            response=HOSTILE, action=None, refusal=HOSTILE, result=HOSTILE, screenshot=shot, observe_ms=0.0,
+            response=HOSTILE, action=None, refusal=refusal, result=HOSTILE, screenshot=shot, observe_ms=0.0,
             generate_ms=0.0, act_ms=0.0, pictures=pictures,
         )  # fmt: skip
         blob = segments.append(msgspec.msgpack.encode(payload))

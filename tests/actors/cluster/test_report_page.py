@@ -274,3 +274,15 @@ def test_a_task_that_was_missed_first_and_solved_last_is_shown_side_by_side(
     assert cli.main(["report", "one", "--runs", str(run.parent), "--out", str(tmp_path / "out")]) == 0
     assert f"{pairs[0].after.task} before and after" in capsys.readouterr().out
     assert pairs[0].after.task in (tmp_path / "out" / "report.html").read_text().split("Rounds of")[0]
+
+
+@pytest.mark.parametrize("clean", [201, 202])
+def test_of_tasks_that_were_learned_one_without_a_refused_answer_is_shown(tmp_path: Path, clean: int) -> None:
+    made = gained(tmp_path / "one", [True, False, False], [True, True, True])
+    segments = SegmentStore(made.path / "segments", "first-round")
+    made.db.execute("DELETE FROM steps WHERE token = ?", (clean,))
+    for token, refusal in ((101, None), (102, None), (clean, None)):
+        made._step(segments, token, refusal)
+    segments.close()
+    (pair,) = learned(made.done())
+    assert pair.after.token == clean
