@@ -205,7 +205,7 @@ def test_learn_clones_a_bundled_recording_and_is_measured(
     monkeypatch.chdir(tmp_path)  # its recording is bundled, too
     assert cli.main(["run", "learn", "--dry-run", "--runs", str(tmp_path)]) == 0
     plan = capsys.readouterr().out
-    assert "64 demonstrations, 150 steps of cloning, 20 steps of RL in 1 phase" in plan
+    assert "32 demonstrations, 120 steps of cloning, 20 steps of RL in 1 phase" in plan
     assert "after cloning and at the end: 200 instances" in plan
     assert "lines are of such desktops" in plan
     assert models.locate("cloned") != models.locate("base")
