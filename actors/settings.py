@@ -48,11 +48,6 @@ class DemosConfig(Section, frozen=True, kw_only=True):
         int, tuning("Sets the optimizer steps of cloning after resampling. 0 takes entropulse.bc_steps.", ge=0)
     ] = 0
 
-    relabel: Annotated[
-        bool,
-        tuning("Has the task's oracle say what to do in each state that RL's episodes visit, and learns that instead."),
-    ] = False
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.resample_rounds and not (self.attempts_per_task and self.resample_attempts):

@@ -17,13 +17,13 @@ LONGEST_FILE = 500
 
 # Package: most lines, most files of Python, and of TOML that it reads.
 BUDGET: dict[str, tuple[int, int]] = {
-    "actors": (137, 3),
-    "actors/cluster": (14124, 71),
-    "actors/desktop": (11140, 47),
+    "actors": (132, 3),
+    "actors/cluster": (14098, 71),
+    "actors/desktop": (11074, 47),
     "actors/entropulse": (836, 5),
     "actors/front": (1400, 10),
-    "actors/learner": (2400, 10),
-    "actors/replay": (6186, 28),
+    "actors/learner": (2371, 10),
+    "actors/replay": (6030, 28),
     "actors/sampler": (3101, 14),
     "apis": (941, 6),
     "apis/actions": (824, 6),
@@ -37,7 +37,7 @@ BUDGET: dict[str, tuple[int, int]] = {
     "apis/tasks": (6889, 40),
     "apis/tasksets": (2918, 13),
     "deploy": (184, 8),
-    "policy": (3547, 17),
+    "policy": (3485, 17),
     "policy/base": (25, 1),
     "policy/engine": (2383, 11),
     "policy/megatron": (2476, 10),

@@ -21,7 +21,7 @@ from actors.desktop import memo as memos
 from actors.desktop.answers import POLICY, Answerer, EndpointAnswers, SampledAnswers
 from actors.desktop.config import DesktopsConfig, EndpointConfig, Member, SeatConfig, key_of
 from actors.desktop.endpoint import Endpoint
-from actors.desktop.episode import PREFIX_DIFFERS, Episode, PlayedEpisode, Stage, StageClock
+from actors.desktop.episode import Episode, PlayedEpisode, Stage, StageClock
 from actors.desktop.memo import Memo
 from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.leased import LeasedDesktop
@@ -40,11 +40,10 @@ from actors.replay.messages import (
     Release,
     Reservation,
     Reserve,
-    StepPayload,
 )
 from policy.tokenizer import Tokenizer
 from runtime.actor import Actor, handles
-from runtime.errors import ComputerRLError, PayloadLost, StoreError
+from runtime.errors import ComputerRLError, StoreError
 from runtime.logs.events import declare
 from runtime.messaging.message import Done, Request
 from runtime.messaging.refs import TRANSIENT
@@ -298,7 +297,6 @@ class DesktopController(Actor):
             if came is not Stage.SETUP:
                 self._enter(Stage.ACTING if came is Stage.GENERATING else came)
 
-        prefix = await asyncio.to_thread(self._prefix, work) if work.prefix else []
         # Demonstrators may read forms of prompts that show what no two desktops have alike.
         memo = self._memo if work.lane is not Lane.DEMO or work.member == POLICY else None
         scene = None if memo is None else RememberedScene(work.task, memo, lease, back)
@@ -310,7 +308,6 @@ class DesktopController(Actor):
                 recorder=self._recorder,
                 config=seat,
                 enter=self._enter,
-                prefix=prefix,
             )
             return await self._episode.play()
         finally:
@@ -318,15 +315,6 @@ class DesktopController(Actor):
                 scene.ended()
             if self._pool and self._booted is not None:
                 self._pool.retire(self._booted)
-
-    def _prefix(self, work: Reservation) -> list[StepPayload]:
-        """The recorded steps that come first. Raises StoreError, DesktopFault where they are lost for good."""
-        steps = []
-        for stored in self.ctx.payloads(work.prefix):
-            if isinstance(stored, PayloadLost):
-                raise DesktopFault(PREFIX_DIFFERS, f"a step of the prefix can't be read: {stored}", "memo")
-            steps.append(msgspec.msgpack.decode(stored, type=StepPayload))
-        return steps
 
     async def _acquire(self, holder: str) -> BootedDesktop:
         if self._pool is None:
@@ -345,13 +333,7 @@ class DesktopController(Actor):
         if self._endpoint is not None:
             return EndpointAnswers(self._endpoint, work, self.config.seat)
         seat = self.config.seat
-        answers = SampledAnswers(self._samplers, self._tokenizer, work, trace, seat.generate_timeout_s)
-        if work.lane is not Lane.TRAIN or not seat.relabel:
-            return answers
-        oracle = demonstrators.of_oracle(
-            work, self._tokenizer, seat.format, 0.0, space=seat.action_space, sight=seat.sight
-        )
-        return demonstrators.Labelled(answers, oracle)
+        return SampledAnswers(self._samplers, self._tokenizer, work, trace, seat.generate_timeout_s)
 
     async def _report(self, message: Commit | Release, trace: str) -> None:
         """Deliver the report, over a restart of the ledger if need be: a repeat gets the first answer."""

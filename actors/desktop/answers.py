@@ -61,7 +61,6 @@ class Answer(msgspec.Struct, frozen=True):
     by: str = ""  # of a demonstration: who gave it
     cut: str = ""  # why it is not whole, where it is not
     refusal: str = ""  # why it was no action in the words that it was first given in
-    label_ids: list[int] = []  # what the task's oracle would have answered, where it is asked
     picture_at: int = 0  # index in `prompt_ids` of the picture's first pad
 
 

@@ -358,7 +358,6 @@ class SeatConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     action_space: ActionSpace = "both"  # that the agent has
     sight: Sight = USUAL
     published_metrics: bool = False  # judge where none here does
-    relabel: bool = False  # have the task's oracle answer each state of the train lane as well
     screenshots: Screenshots = "some"  # of an episode's steps, kept with their payloads
     memo: MemoUse = "off"  # whether what desktops have shown before is remembered, or is all there is
     memo_file: str = ""  # empty: next to the runs

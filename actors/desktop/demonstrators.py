@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from actors.desktop.answers import NOTHING, Answer, Answerer, Chat, Prompt, packed_prompt
+from actors.desktop.answers import NOTHING, Answer, Chat, Prompt, packed_prompt
 from actors.desktop.config import EndpointMember, Member, OracleMember, hasty, key_of, refuse_bad_pool, who
 from actors.desktop.endpoint import Endpoint
 from actors.errors import DesktopFault
@@ -144,24 +144,6 @@ def of_oracle(
     """
     oracle = tasks.oracle(work.task, seed=work.seed, noise=noise, route=route or work.route, space=space)
     return PoolAnswers({"oracle": _OracleVoice(oracle, 0.0, work.seed, form, sight)}, work.seed, tokenizer)
-
-
-class Labelled:
-    """Another's answers, each with what the task's oracle would have answered in that state.
-
-    Source: DAgger (Ross et al. 2011, arXiv 1011.0686).
-    """
-
-    def __init__(self, answerer: Answerer, oracle: PoolAnswers) -> None:
-        self._answerer, self._oracle = answerer, oracle
-
-    async def answer(
-        self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
-    ) -> Answer:
-        """The answer of the one that plays, with the label. Raises what that one raises."""
-        given = await self._answerer.answer(step, prompt, observation, history, last)
-        label = await self._oracle.answer(step, prompt, observation, history, last)
-        return msgspec.structs.replace(given, label_ids=label.response_ids)
 
 
 class _OracleVoice:

@@ -9,7 +9,7 @@ No transition leads from `VERIFYING` back to `ACTING`: a frozen desktop never th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
@@ -48,8 +48,6 @@ class Stage(StrEnum):
     VERIFYING = "verifying"
     REPORTING = "reporting"  # commit or release
 
-
-PREFIX_DIFFERS = "prefix_differs"  # cause of a fault: recorded steps did not bring what they brought before
 
 BUSY = frozenset(
     {Stage.LEASING, Stage.SETUP, Stage.OBSERVING, Stage.GENERATING, Stage.ACTING, Stage.VERIFYING, Stage.REPORTING}
@@ -164,9 +162,7 @@ class Episode:
         recorder: Recorder,
         config: SeatConfig,
         enter: Enter,
-        prefix: Sequence[StepPayload] = (),
     ) -> None:
-        """The `prefix` of steps of another episode comes before this one's own, and is none of them."""
         self._work = work
         self._task: Task = task_of(work.task)
         self._scene = scene
@@ -174,7 +170,6 @@ class Episode:
         self._recorder = recorder
         self._config = config
         self._enter = enter
-        self._prefix = prefix
         self._history: list[Turn] = []
         self._steps: list[StepRef] = []
         self._shown: dict[str, PictureRef] = {}  # by digest: what the model has seen; the episode's steps bound it
@@ -187,7 +182,7 @@ class Episode:
         try:
             self._enter(Stage.SETUP)
             await self._scene.prepare()
-            ending, detail = await self._turns(await self._after_prefix())
+            ending, detail = await self._turns()
             if needs_verifier(ending, feasible, scored=self._work.lane is Lane.EVAL):
                 await self._scene.reach_verdict()
         except AgentBrokeDesktop as broken:
@@ -207,30 +202,8 @@ class Episode:
         verdict = None if judged is None else judged.verdict
         return PlayedEpisode(outcome_of(ending, feasible, verdict), self._steps, detail)
 
-    async def _after_prefix(self) -> str | None:
-        """Take the steps of the prefix; what the last one was answered. Raises DesktopFault where one goes otherwise.
-
-        Nothing of them is recorded: they are not the policy's, and nothing learns from them here.
-        """
-        last = None
-        for step in self._prefix:
-            try:
-                observation = await self._scene.observe()
-                refused = step.refusal and RefusedAnswer(step.refusal)
-                action = refused or parsed(step.response, observation, self._config)
-                last, ends = await self._act(action, observation)
-            except AgentBrokeDesktop as broken:
-                detail = f"recorded steps have broken a desktop: {broken}"
-                raise DesktopFault(PREFIX_DIFFERS, detail, "memo") from broken
-            if ends is not None or last != step.result:
-                detail = f"step {self.step + 1} was answered {last!r:.80}, and the recorded one {step.result!r:.80}"
-                raise DesktopFault(PREFIX_DIFFERS, detail, "memo")
-            typed = None if isinstance(action, RefusedAnswer) else line(action)
-            self._history.append(Turn(answer=step.response, line=typed, result=last))
-            self.step += 1
-        return last
-
-    async def _turns(self, last: str | None) -> tuple[EpisodeEnding, str]:
+    async def _turns(self) -> tuple[EpisodeEnding, str]:
+        last = None  # what the step before was answered
         try:
             while True:
                 ending, last = await self._turn(last)
@@ -363,7 +336,6 @@ class Episode:
             result=result,
             screenshot=stored,
             by=answer.by,
-            label_ids=answer.label_ids,
             pictures=shown,
             **timing,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
@@ -21,9 +21,6 @@ from actors.learner.messages import PlanFile, StepPlan
 from actors.replay.messages import Batch, GroupRef, Phase, StepPayload, StepRef, TrajectoryRef, Unreadable
 from policy.advantage import (
     AdvantageLevel,
-    Baseline,
-    Prior,
-    anchored,
     covariance,
     group_advantages,
     lean,
@@ -231,14 +228,11 @@ def plan(
     WithoutSignalError where no step of RL is computed, LearnerError for a batch without samples.
     """
     figures = {"stay_step": float(batch.stay_step)}
-    played = [step for group in batch.groups for t in group.trajectories for step in t.steps]
-    # The oracle's answers to the states that RL visits are learned in place of rewards.
-    labelled = [step for step in played if payloads[step.blob].label_ids]
-    rl, without_signal, objective = batch.phase.phase is Phase.RL and not labelled, list[str](), Objective()
+    rl, without_signal, objective = batch.phase.phase is Phase.RL, list[str](), Objective()
     if rl:
         before = msgspec.structs.replace(version, step=version.step - 1)
-        samples, without_signal, now = _grpo(batch, payloads, pictures, config, before)
-        figures |= _of_tokens(now)
+        samples, without_signal = _grpo(batch, payloads, pictures, config, before)
+        figures |= _of_tokens(samples)
         entropy = figures.get("entropy", 0.0)
         samples, objective = _rejected(samples, config.rl, entropy), config.rl.objective(entropy)
         all_count = bool(objective.kl_coef or objective.entropy_coef or objective.loss)
@@ -251,7 +245,7 @@ def plan(
             figures["staleness_mean"] = sum(batch.staleness) / len(batch.staleness)
             figures["staleness_max"] = float(max(batch.staleness))
     else:
-        micro_batches = _cross_entropy(labelled or batch.samples, payloads, pictures, config)
+        micro_batches = _cross_entropy(batch.samples, payloads, pictures, config)
         if not micro_batches and rehearsal:  # a pulse that takes no trajectory
             micro_batches, rehearsal = rehearsal[0], rehearsal[1:]
     if rl and not micro_batches:
@@ -269,8 +263,8 @@ def plan(
             fresh_optimizer=batch.fresh_optimizer,
             new_reference=batch.new_reference and config.rl.kl_coef > 0,
             objective=objective,
-            epochs=config.rl.epochs if batch.phase.phase is Phase.RL else 1,
-            average=config.rl.average if batch.phase.phase is Phase.RL else 0.0,
+            epochs=config.rl.epochs if rl else 1,
+            average=config.rl.average if rl else 0.0,
         ),
         without_signal=without_signal,
         figures=figures,
@@ -286,25 +280,14 @@ def _rate(config: LearnerConfig, batch: Batch) -> float:
 
 def _advantages(group: GroupRef, payloads: Payloads, config: LearnerConfig) -> list[list[float]] | None:
     rl = config.rl
-    prior = None if group.prior is None else Prior(group.prior, rl.prior_weight)
-    baseline = rl.baseline if prior is not None or rl.baseline is not Baseline.POSTERIOR else Baseline.GROUP
-    if not rl.advantage.by_verdict:
+    if rl.advantage is AdvantageLevel.STEP:
         of_steps = [_rewards(rl.reward, group.task, t, payloads) for t in group.trajectories]
-        found = group_advantages(of_steps, scaled=rl.advantage_std, baseline=baseline, prior=prior)
+        found = group_advantages(of_steps, scaled=rl.advantage_std, baseline=rl.baseline)
     else:
         verdicts = [float(t.success) for t in group.trajectories]
         lengths = [len(t.steps) for t in group.trajectories]
-        found = trajectory_advantages(verdicts, lengths, scaled=rl.advantage_std, baseline=baseline, prior=prior)
-        if found is not None and rl.advantage is AdvantageLevel.GIGPO:
-            prompts = [[_state(payloads[step.blob]) for step in t.steps] for t in group.trajectories]
-            steps = anchored(verdicts, prompts, rl.step_discount, scaled=rl.advantage_std)
-            found = [[a + b for a, b in zip(*both, strict=True)] for both in zip(found, steps, strict=True)]
+        found = trajectory_advantages(verdicts, lengths, scaled=rl.advantage_std, baseline=rl.baseline)
     return None if found is None else lean(found, rl.negative_scale)
-
-
-def _state(payload: StepPayload) -> Hashable:
-    """What a step's model was shown: pads alone say nothing of a picture."""
-    return tuple(payload.prompt_ids), tuple(picture.digest for picture in payload.pictures)
 
 
 def _rewards(name: str, task: str, trajectory: TrajectoryRef, payloads: Payloads) -> list[float]:
@@ -342,9 +325,8 @@ def _of_tokens(samples: Sequence[PackedSample]) -> dict[str, float]:
 
 def _grpo(
     batch: Batch, payloads: Payloads, pictures: Pictures, config: LearnerConfig, before: Version
-) -> tuple[list[PackedSample], list[str], list[PackedSample]]:
+) -> tuple[list[PackedSample], list[str]]:
     trained: list[list[tuple[StepPayload, float]]] = []  # per group: its steps with their advantages
-    replayed: list[bool] = []  # of every step
     turns: list[list[int]] = []  # per group: steps of each trajectory
     without_signal: list[str] = []
     for group in batch.groups:
@@ -356,7 +338,6 @@ def _grpo(
         flat = [value for trajectory in advantages for value in trajectory]
         trained.append(list(zip(steps, flat, strict=True)))
         turns.append([len(t.steps) for t in group.trajectories if t.steps])
-        replayed += [t.replayed for t in group.trajectories for _ in t.steps]
     weights = group_weights(
         [[len(payload.response_ids) for payload, _ in steps] for steps in trained], config.loss_aggregation, turns
     )
@@ -374,20 +355,22 @@ def _grpo(
         for steps, step_weights in zip(trained, weights, strict=True)
         for (payload, advantage), weight in zip(steps, step_weights, strict=True)
     ]
-    return samples, without_signal, [one for one, old in zip(samples, replayed, strict=True) if not old]
+    return samples, without_signal
 
 
 def _cross_entropy(
     steps: Sequence[StepRef], payloads: Payloads, pictures: Pictures, config: LearnerConfig
 ) -> list[MicroBatch]:
     read = [payloads[step.blob] for step in steps]
-    answers = [payload.label_ids or payload.response_ids for payload in read]
-    weights = sample_weights([len(answer) for answer in answers], config.loss_aggregation)
+    weights = sample_weights([len(payload.response_ids) for payload in read], config.loss_aggregation)
     samples = [
         PackedSample(
-            ids=payload.prompt_ids + answer, response_len=len(answer), weight=weight, pictures=_seen(payload, pictures)
+            ids=payload.prompt_ids + payload.response_ids,
+            response_len=len(payload.response_ids),
+            weight=weight,
+            pictures=_seen(payload, pictures),
         )
-        for payload, answer, weight in zip(read, answers, weights, strict=True)
+        for payload, weight in zip(read, weights, strict=True)
     ]
     return pack(samples, config.token_budget, config.parallel.data)
 

@@ -43,25 +43,13 @@ class RlConfig(Section, frozen=True, kw_only=True):
     ] = 1
     advantage: Annotated[
         AdvantageLevel,
-        tuning(
-            "Chooses what a reward belongs to: each step, the whole trajectory, or that and the steps of equal prompts"
-            " (gigpo)."
-        ),
+        tuning("Chooses what a reward belongs to: each step, or the whole trajectory."),
     ] = AdvantageLevel.STEP
     advantage_std: Annotated[bool, tuning("Divides advantages by the group's standard deviation.")] = True
     baseline: Annotated[
         Baseline,
-        tuning(
-            "Chooses what is taken off a reward: the mean of the group, or of its other episodes (leave_one_out)."
-            " With posterior the success of the task's kind counts, too, and groups of equal rewards teach."
-        ),
+        tuning("Chooses what is taken off a reward: the mean of the group, or of its other episodes (leave_one_out)."),
     ] = Baseline.GROUP
-    prior_weight: Annotated[
-        float, tuning("Counts the kind's success as so many episodes, with the posterior baseline.", gt=0)
-    ] = 8.0
-    step_discount: Annotated[
-        float, tuning("Discounts a verdict by this per step that was left, with gigpo.", gt=0, le=1)
-    ] = 0.95
     negative_scale: Annotated[
         float, key("Multiplies negative advantages. 1 is GRPO; 0 learns from success alone.", ge=0, le=1)
     ] = 1.0
@@ -121,9 +109,9 @@ class RlConfig(Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.reward and (self.advantage.by_verdict or self.baseline is Baseline.POSTERIOR):
-            wrong = f"advantage {self.advantage}" if self.advantage.by_verdict else "baseline posterior"
-            raise ConfigError(f"learner.rl.reward is {self.reward!r}: it rewards steps, and {wrong} is of verdicts")
+        if self.reward and self.advantage is AdvantageLevel.TRAJECTORY:
+            wrong = "learner.rl.advantage trajectory is of verdicts"
+            raise ConfigError(f"learner.rl.reward is {self.reward!r}: it rewards steps, and {wrong}")
 
     def objective(self, entropy: float = 0.0) -> Objective:
         """The part that is the ranks', for a batch of so much entropy per token, in nats."""
@@ -138,8 +126,8 @@ class RlConfig(Section, frozen=True, kw_only=True):
 
 # Of RL, what a plan shows where it is not as usual.
 OPTIONS = (
-    *("advantage_std", "baseline", "prior_weight", "step_discount", "importance_ratio", "ratio", "mismatch"),
-    *("tis_cap", "kl_coef", "negative_scale", "entropy_target", "entropy_coef", "average", "reward", "loss"),
+    *("advantage_std", "baseline", "importance_ratio", "ratio", "mismatch", "tis_cap"),
+    *("kl_coef", "negative_scale", "entropy_target", "entropy_coef", "average", "reward", "loss"),
 )
 
 

@@ -97,18 +97,6 @@ class ReplayConfig(Section, frozen=True, kw_only=True):
     pulse_demos: Annotated[
         int, key("Adds this many demonstrations to a pulse, other ones each time.", ge=0, le=PULSE_DEMOS_MOST)
     ] = 0
-    success_replay: Annotated[
-        bool, tuning("Adds a success of the reservoir to a group of its task whose episodes all failed.")
-    ] = False
-    prefix_replay: Annotated[
-        float,
-        tuning(
-            "Begins this share of the groups after first steps of a success, where their task is solved less than half"
-            " the time. As many come first as bring that nearest to one half.",
-            ge=0,
-            le=1,
-        ),
-    ] = 0.0
     keep_payload_steps: Annotated[
         int, tuning("Keeps payloads of failures for this many optimizer steps after their group.", ge=0)
     ] = 4
@@ -162,7 +150,6 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     pulse: str = "full"  # `entropulse.pulse`
     advantage: AdvantageLevel = AdvantageLevel.STEP  # whose rewards must differ in a group for the learner to learn
     own_reward: bool = False  # `learner.rl.reward` names one: the learner alone can say what teaches
-    prior_weight: float | None = None  # of the posterior baseline, with which groups of equal rewards may teach
 
     @property
     def tries(self) -> bool:

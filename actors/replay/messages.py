@@ -81,7 +81,6 @@ class StepPayload(Value):
     generate_ms: float
     act_ms: float
     by: str = ""  # of a demonstration: the member of the pool that took the step, or "policy"
-    label_ids: list[int] = []  # what the task's oracle would have answered, where `demos.relabel` asks it
     pictures: list[PictureRef] = []  # in the order of their pads
 
 
@@ -136,7 +135,6 @@ class TrajectoryRef(Value):
     token: int
     success: bool
     steps: list[StepRef]
-    replayed: bool = False  # of the reservoir, for a group without a success: older than its staleness says
 
 
 class GroupRef(Value):
@@ -145,8 +143,6 @@ class GroupRef(Value):
     group: str
     task: str
     trajectories: list[TrajectoryRef]
-    prior: float | None = None  # success of its kind of task before it; None unless the baseline is `posterior`
-    prefix: int = 0  # steps of another episode that come first in each of its own
 
 
 class EvalFigures(Value):
@@ -195,9 +191,6 @@ class StepEvidence(Value):
     episodes_per_min: float  # train lane
     elapsed_s: float
     remembered: float = 0.0  # share of the batch's steps whose screen and result a memo gave
-    prefixed: float = 0.0  # share of the batch's groups that began after steps of another episode; and of groups that
-    # did no figure of what episodes succeed at says anything, but:
-    prefixed_success: float | None = None  # of their episodes committed since the step before; None of none
     success_by_kind: dict[str, float] = {}  # of late; empty without a curriculum
     # Of the groups whose last episode was committed since the step before, those of equal rewards among them:
     pass_at_1: float | None = None  # share of their episodes that succeeded; None without such a group
@@ -298,7 +291,6 @@ class Reservation(Message):
     route: str = ""  # demonstrations: the way to go ("gui", "api"), "" for any
     member: str = ""  # demonstrations: who shows it: a member of the pool, "mixed", "policy"; "" goes by `route`
     round: str = ""  # evaluation round, "" outside the eval lane; `slot` is the task's number in it
-    prefix: list[BlobRef] = []  # steps of another episode that come first, are not this one's, and teach nothing
 
     @property
     def trace(self) -> str:

@@ -54,7 +54,8 @@ def load(path: Path) -> Programme:
             raise ConfigError(f"{path}: {name}: no such arm or trunk; {hint(name, known)}")
     for stage in plan.stages:
         for arm in (*stage.arms, *stage.once):  # what a run would refuse is refused before the first one
-            deploy_files.load(plan.file, overrides(plan, ProgrammeRun(stage.name, arm, 0)))
+            if not plan.arms[arm].played_at:
+                deploy_files.load(plan.file, overrides(plan, ProgrammeRun(stage.name, arm, 0)))
     return plan
 
 

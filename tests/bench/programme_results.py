@@ -37,6 +37,7 @@ class Arm(_Part, frozen=True, kw_only=True):
     trunk: str | None = "cloned"  # that it goes on from; null begins from the model
     seed_shift: int = 0  # added to the seed that it draws with
     steps_share: Share = 1.0  # of the stage's RL steps and of those between two rounds
+    played_at: str = ""  # commit that knows its keys, where later ones don't: it has its results
 
 
 class ArmStage(_Part, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 REPLAY = "tests/actors/replay/"
 RUNTIME, SAMPLER = "tests/runtime/", "tests/actors/sampler/"
-PURE, PULSE, PREFIX = REPLAY + "test_pure.py", REPLAY + "test_pulse.py", REPLAY + "test_prefix.py"
+PURE, PULSE = REPLAY + "test_pure.py", REPLAY + "test_pulse.py"
 CORE = [REPLAY + name for name in ("test_late_and_strange.py", "test_ledger.py", "test_ledger_phases.py")]
 SCHEDULE = "tests/actors/learner/test_schedule.py"
 ONCE = "tests/invariants/test_groups_end_once.py"
@@ -24,12 +24,12 @@ GRAMMAR = [
 # area -> module -> tests
 AREAS: dict[str, dict[str, list[str]]] = {
     "ledger": {
-        "actors/replay/rules/groups.py": [PURE, *CORE, PULSE, PREFIX],
+        "actors/replay/rules/groups.py": [PURE, *CORE, PULSE],
         "actors/replay/rules/admission.py": [PURE, *CORE],
         "actors/replay/ledger/phases.py": [*CORE, REPLAY + "test_evidence.py"],
         "actors/replay/ledger/training.py": [
             REPLAY + "test_steps.py", REPLAY + "test_signal.py",
-            *CORE, PULSE, SCHEDULE, ONCE, PREFIX,
+            *CORE, PULSE, SCHEDULE, ONCE,
         ],
         "actors/replay/rules/cold_start.py": [
             REPLAY + "test_cold_start.py", REPLAY + "test_demos.py",

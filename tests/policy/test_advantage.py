@@ -9,14 +9,10 @@ from hypothesis import strategies as st
 
 from policy.advantage import (
     Baseline,
-    Prior,
-    anchored,
     covariance,
     group_advantages,
     lean,
-    posterior,
     step_rewards,
-    teaches,
     trajectory_advantages,
 )
 
@@ -57,46 +53,6 @@ def test_left_out_of_its_own_baseline() -> None:
     assert by_step == [[1.0, 1.0, 1.0], [-1.0]]
     assert group_advantages([[1.0, 0.0]], baseline=Baseline.LEAVE_ONE_OUT) is None
     assert group_advantages([[1.0, 0.0], []], baseline=Baseline.LEAVE_ONE_OUT) is None, "an episode without a step"
-
-
-def test_a_posterior_baseline_makes_equal_rewards_teach() -> None:
-    half = Prior(0.5, 8.0)
-    # Eight failures of a kind solved half the time: (0 + 8 / 2) / (8 + 8) = 1/4, and sqrt(1/4 * 3/4) = sqrt(3)/4.
-    assert posterior([[0.0]] * 8, half) == 0.25
-    failed = trajectory_advantages([0.0] * 8, [1] * 8, baseline=Baseline.POSTERIOR, prior=half)
-    assert failed is not None
-    assert failed[0] == pytest.approx([-1 / 3**0.5])
-    solved = trajectory_advantages([1.0] * 8, [2] * 8, baseline=Baseline.POSTERIOR, prior=half, scaled=False)
-    assert solved == [[0.25, 0.25]] * 8  # less (8 + 4) / 16
-    # Two trajectories of 3 and 1 steps, rewards {1, 1, 0} and {0}: k = 2 * 2/4 = 1 of 2, and (1 + 2 * 0.8) / 4 = 0.65.
-    mixed = group_advantages([[1.0, 1.0, 0.0], [0.0]], scaled=False, baseline=Baseline.POSTERIOR, prior=Prior(0.8, 2.0))
-    assert mixed is not None
-    assert [value for own in mixed for value in own] == pytest.approx([0.35, 0.35, -0.65, -0.65])
-    with pytest.raises(ValueError, match="prior"):
-        trajectory_advantages([1.0, 0.0], [1, 1], baseline=Baseline.POSTERIOR)
-
-
-def test_what_a_kind_lets_expect_teaches_nothing() -> None:
-    assert not teaches([[0.0]] * 8, None)
-    assert not teaches([[0.0]] * 8, Prior(0.1, 8.0)), "0.05 below"
-    assert teaches([[0.0]] * 8, Prior(0.3, 8.0)), "0.15 below"
-    assert not teaches([[1.0]] * 8, Prior(0.9, 8.0))
-    assert teaches([[1.0], [0.0]], Prior(0.99, 8.0))
-    assert not teaches([], Prior(0.5, 8.0))
-
-
-def test_steps_of_equal_prompts_are_compared_by_what_came_of_them() -> None:
-    """The first prompt is shared by all; after it, `b` is seen twice and `c`, `d` once. Discount 1/2.
-
-    Returns at `a`: 1/4 of the success in three steps, 1/2 of that in two, 0; mean 1/4, std 1/2 * sqrt(1/6).
-    At `b`: 1/2 and 0, so 1 and -1.
-    """
-    found = anchored([1.0, 1.0, 0.0], [["a", "b", "c"], ["a", "d"], ["a", "b"]], 0.5)
-    root = 1.5**0.5
-    assert found[0] == pytest.approx([0.0, 1.0, 0.0])
-    assert found[1] == pytest.approx([root, 0.0])
-    assert found[2] == pytest.approx([-root, -1.0])
-    assert anchored([1.0, 1.0, 0.0], [["a"], ["b"], ["a"]], 0.5, scaled=False) == [[0.5], [0.0], [-0.5]]
 
 
 def test_covariance_by_hand() -> None:

@@ -135,9 +135,6 @@ def rerun(run: Path, episode: str, overrides: Sequence[str] = (), *, memo: bool 
     deploy_files.refuse_other_keys(overrides)
     deploy = deploy_files.stored(run, overrides)
     one, recorded = episodes.whole(run, episode)
-    if one.prefix:  # the steps that came before its own
-        _, other = episodes.whole(run, str(one.prefix_of))
-        recorded = msgspec.structs.replace(recorded, steps=other.steps[: one.prefix] + recorded.steps)
     refuse_unless_fit([one.task], deploy.desktops.provider)
     file = file_of(deploy.desktops.memo_file, run.parent) if memo else None
     play = run_loop(played_again(deploy, recorded, file))

@@ -179,9 +179,6 @@ def _learning(deploy: Deploy) -> str:
     options += [f"{count(deploy.learner.rehearsal, 'exercise')} rehearsed"] if deploy.learner.rehearsal else []
     every = deploy.learner.probe_every
     options += [f"probe of 256 prompts every {count(every, 'step')}"] if every else []
-    options += [f"prefix_replay {deploy.replay.prefix_replay:g}"] if deploy.replay.prefix_replay else []
-    options += ["success_replay"] if deploy.replay.success_replay else []
-    options += ["relabel: the oracle's answers in place of rewards"] if deploy.demos.relabel else []
     return ", ".join([f"advantages by {rl.advantage}, {deploy.learner.loss_aggregation}", *options])
 
 

@@ -78,10 +78,6 @@ FIGURES = (
            ("probe_entropy", "probe_answer_entropy"), "nats"),
     Figure("Remembered desktops", "Steps of a batch whose screen and result a memo gave: none was booted.",
            ("remembered",), "share of steps", share=True),
-    Figure("Prefix replay", "Groups of a batch that began after first steps of a success; pass at 1 and 8, equal groups"
-           " and coverage are of the others.", ("prefixed",), "share of groups", window=WINDOW, share=True),
-    Figure("Success after a prefix", "Of the training episodes that began so.", ("prefixed_success",),
-           "share of episodes", window=WINDOW, share=True),
     Figure("Coverage", "Training tasks solved at least once so far.", ("coverage",), "share", share=True),
     Figure("KL", "k3 estimate of the divergence from the reference policy.", ("kl",), "nats per token"),
     Figure("Clip fraction", "Tokens whose gradient was clipped away.", ("clip_fraction",), "share of tokens"),

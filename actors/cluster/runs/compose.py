@@ -29,7 +29,6 @@ from actors.sampler.config import SamplersConfig, SamplerSettings, WeightSyncCon
 from actors.sampler.messages import BEGIN
 from actors.sampler.router import DispatchSettings
 from apis.tasks.registry import digest, kind_of
-from policy.advantage import Baseline
 from policy.settings import projection
 from runtime.hosts.frames import wanted
 from runtime.messaging.message import Version
@@ -203,7 +202,6 @@ def _ledger(deploy: Deploy, named: Named, incarnation: str) -> ActorSpec:
         pulse=deploy.entropulse.pulse,
         advantage=deploy.learner.rl.advantage,
         own_reward=bool(deploy.learner.rl.reward),
-        prior_weight=deploy.learner.rl.prior_weight if deploy.learner.rl.baseline is Baseline.POSTERIOR else None,
     )
     return ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger)
 
@@ -325,7 +323,6 @@ def _seats(deploy: Deploy, model: str, router: str) -> list[ActorSpec]:
         # A little longer than the sampler's own limit, so that its word for what went wrong arrives.
         generate_timeout_s=deploy.samplers.answer_limit_s + ANSWER_MARGIN_S,
         published_metrics=deploy.evaluation.published_metrics,
-        relabel=deploy.demos.relabel,
     )
     pool = pool_of(deploy.demos, deploy.prompt.action_space)
     configs = [

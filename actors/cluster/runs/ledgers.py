@@ -33,7 +33,7 @@ def damage(run: Path) -> str:
         left = next((name for name in (f"{CHECKPOINTS}/*", f"{PAYLOADS}/*.seg") if any(run.glob(name))), "")
         return f"its {LEDGER} is gone, and {run / left} says nothing without it: put it back" if left else ""
     try:
-        with reading(run, to_go_on=True) as database:
+        with reading(run) as database:
             if wrong := queries.damage(database):
                 return f"the ledger of {run} is damaged: {wrong.splitlines()[-1]}"
             begun = queries.at_one_moment(database)

@@ -25,7 +25,6 @@ from apis import catalogue
 from apis.applications import CANVAS
 from apis.tasks.registry import family, of_set
 from policy import memory, plugins
-from policy.advantage import Baseline
 from policy.architecture import Architecture, read_architecture
 from policy.memory import GIB
 from policy.pictures import style_of
@@ -248,21 +247,13 @@ def _no_effect(deploy: Deploy, named: Named) -> None:
         raise ConfigError(
             f"learner.rl.entropy_coef is {rl.entropy_coef:g}: it acts below learner.rl.entropy_target, which is 0"
         )
-    if rl.baseline is Baseline.POSTERIOR and deploy.replay.curriculum == "none":
-        raise ConfigError(
-            "learner.rl.baseline is posterior: it takes the success of kinds of tasks, which are counted with"
-            " replay.curriculum=learnability"
-        )
-    if deploy.demos.relabel and (without := next((task for task in named.lanes.train if of_set(task)), "")):
-        raise ConfigError(f"demos.relabel is true: {without} of tasks.train has no oracle that could label its states")
     if deploy.entropulse.pulse == "trials" and (wrong := _no_trial(deploy, named)):
         raise ConfigError(f"entropulse.pulse is trials: {wrong}")
 
 
 def remedies(deploy: Deploy) -> list[str]:
     """The remedies of the supervisor's trials that would change something."""
-    learner, relabel = deploy.learner, deploy.demos.relabel
-    changing = [name for name in REMEDIES if remedied(learner, [name]) != learner and not relabel]
+    changing = [name for name in REMEDIES if remedied(deploy.learner, [name]) != deploy.learner]
     return changing + [PULSE] * bool(deploy.entropulse.pulse_steps)
 
 

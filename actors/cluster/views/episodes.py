@@ -61,8 +61,6 @@ class EpisodeLine(msgspec.Struct, frozen=True, kw_only=True):
     steps: int | None  # None for a fault
     wall_s: float | None
     stored: bool  # whether its steps are still kept
-    prefix: int = 0  # steps of another episode, `prefix_of`, that came before its own
-    prefix_of: int | None = None
 
     @property
     def family(self) -> str:
@@ -220,8 +218,6 @@ def line_of(row: queries.Row) -> EpisodeLine:
         steps=row["steps"],
         wall_s=row["wall_s"],
         stored=bool(row["stored"]) and bool(row["steps"]),
-        prefix=row["prefix"] or 0,
-        prefix_of=row["prefix_of"],
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from runtime.errors import StoreError
 
-FORM = 9  # raise when a table changes
+FORM = 10  # raise when a table changes
 BUSY_TIMEOUT_S = 60.0  # for another process that holds the file; nothing is lost meanwhile
 
 # `stays` and `stay` are phase segments, as `segment` names a file of stored steps here. Versions are stored as
@@ -20,8 +20,7 @@ BUSY_TIMEOUT_S = 60.0  # for another process that holds the file; nothing is los
 # reservoir (or the set of demonstrations) holds it, `tokens` and `surprisal` what its answers add up to. Times are
 # monotonic seconds, but for `wall`: seconds since the epoch, for people. `said` is what a closed round's event says.
 # A dead segment goes once no reservation up to
-# `token` is out. `stay_steps` counts leases that became steps, which are many. The episodes of a group begin after the
-# first `prefix` steps of the episode `prefix_of`; where that is 0, they are `from_start`.
+# `token` is out. `stay_steps` counts leases that became steps, which are many.
 _TABLES = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -32,8 +31,7 @@ CREATE TABLE lineages(lineage INTEGER PRIMARY KEY, parent TEXT);
 CREATE TABLE samplers(name TEXT PRIMARY KEY, version TEXT NOT NULL, heard REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE groups(
   id INTEGER PRIMARY KEY, task TEXT NOT NULL, stay INTEGER NOT NULL, state TEXT NOT NULL, ending TEXT,
-  final INTEGER NOT NULL DEFAULT 0, lease INTEGER, oldest TEXT, newest TEXT, ended_step INTEGER,
-  prefix INTEGER NOT NULL DEFAULT 0, prefix_of INTEGER);
+  final INTEGER NOT NULL DEFAULT 0, lease INTEGER, oldest TEXT, newest TEXT, ended_step INTEGER);
 CREATE INDEX groups_live ON groups(state, id) WHERE state != 'ended';
 CREATE INDEX groups_lease ON groups(lease) WHERE lease IS NOT NULL;
 CREATE TABLE slots(
@@ -58,8 +56,6 @@ CREATE INDEX episodes_demo ON episodes(seq) WHERE lane = 'demo' AND success = 1;
 CREATE INDEX episodes_live ON episodes(lane, ended_step) WHERE live = 1 AND place IS NULL;
 CREATE INDEX episodes_task ON episodes(task, seq);
 CREATE INDEX episodes_kept ON episodes(stay, task, place) WHERE place IS NOT NULL;
-CREATE VIEW from_start AS SELECT e.* FROM episodes e LEFT JOIN groups g ON g.id = e.group_id
-  WHERE coalesce(g.prefix, 0) = 0;
 CREATE TABLE steps(
   token INTEGER NOT NULL, n INTEGER NOT NULL, well_formed INTEGER NOT NULL, ref BLOB NOT NULL,
   PRIMARY KEY(token, n)) WITHOUT ROWID;
@@ -139,11 +135,10 @@ BUSY_S = 10.0
 
 
 @contextmanager
-def reading(run: Path, *, to_go_on: bool = False) -> Iterator[sqlite3.Connection]:
+def reading(run: Path) -> Iterator[sqlite3.Connection]:
     """The ledger of the run in folder `run`, read-only, rows by name. Raises StoreError, from the body, too.
 
-    Another build's is refused by its form, but for the one before, unless a run is `to_go_on` from it: its groups all
-    began at the start. Form 0 is a ledger whose tables are still being made.
+    Another build's is refused by its form. Form 0 is a ledger whose tables are still being made.
     """
     path = run / LEDGER
     if not path.is_file():
@@ -152,9 +147,7 @@ def reading(run: Path, *, to_go_on: bool = False) -> Iterator[sqlite3.Connection
         with closing(_connected(path.resolve())) as database:
             database.row_factory = sqlite3.Row
             form = database.execute("PRAGMA user_version").fetchone()[0]
-            if form == FORM - 1 and not to_go_on:
-                database.execute("CREATE TEMP VIEW groups AS SELECT *, 0 AS prefix, NULL AS prefix_of FROM main.groups")
-            elif form not in (0, FORM):
+            if form not in (0, FORM):
                 raise StoreError(
                     f"the ledger of {run} has form {form}, this build reads form {FORM}: use its own build"
                 )
@@ -170,7 +163,7 @@ def copy_ledger(run: Path, into: Path, again: Sequence[str]) -> None:
     """
     try:
         with (
-            reading(run, to_go_on=True) as source,
+            reading(run) as source,
             closing(sqlite3.connect(into / LEDGER, isolation_level=None)) as copy,
         ):
             source.backup(copy)

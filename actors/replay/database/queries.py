@@ -259,19 +259,15 @@ def episodes_by_lane(db: Database) -> dict[str, int]:
     return dict(map(tuple, db.execute("SELECT lane, count(*) FROM episodes GROUP BY 1")))
 
 
-# A round, or a phase and after which steps of which other episode.
-_WHERETO = "coalesce(r.name, s.phase || iif(g.prefix, ' after ' || g.prefix || ' steps of ' || g.prefix_of, ''))"
-
-
 def episodes_played(db: Database, one_in: int, most: int) -> Iterator[Row]:
     """The newest stored episodes of the policy: token, task, lane, success, reason, whereto (a round or a phase).
 
     Evaluation comes first, then tokens that are multiples of `one_in`.
     """
     yield from db.execute(
-        f"SELECT e.token, e.task, e.lane, e.success, e.reason, {_WHERETO} AS whereto FROM episodes e"  # noqa: S608
+        "SELECT e.token, e.task, e.lane, e.success, e.reason, coalesce(r.name, s.phase) AS whereto FROM episodes e"
         " LEFT JOIN rounds r ON r.id = e.round_id LEFT JOIN stays s ON s.idx = e.stay"
-        " LEFT JOIN groups g ON g.id = e.group_id WHERE e.live = 1 AND e.lane != 'demo'"
+        " WHERE e.live = 1 AND e.lane != 'demo'"
         " ORDER BY e.lane = 'eval' DESC, e.token % ? = 0 DESC, e.seq DESC LIMIT ?",
         (one_in, most),
     )
@@ -281,16 +277,15 @@ def episodes(db: Database) -> Iterator[Row]:
     """Every attempt at an episode that has ended, newest first, demonstrations and faults included.
 
     Columns: token, lane, task, group_id, slot, round (a name), phase and whereto (one of both), as they were handed
-    out; prefix and prefix_of (how many steps of which episode came first); success, reason, steps and wall_s, all NULL
-    for a fault; stored (whether its steps are still kept).
+    out; success, reason, steps and wall_s, all NULL for a fault; stored (whether its steps are still kept).
     """
     yield from db.execute(
-        "SELECT v.token, v.lane, v.task, v.group_id, v.slot, r.name AS round, s.phase,"  # noqa: S608
-        f" {_WHERETO} AS whereto, g.prefix, g.prefix_of, e.success, e.reason, e.wall_s,"
+        "SELECT v.token, v.lane, v.task, v.group_id, v.slot, r.name AS round, s.phase,"
+        " coalesce(r.name, s.phase) AS whereto, e.success, e.reason, e.wall_s,"
         " coalesce(e.live, 0) AS stored, CASE WHEN e.token IS NOT NULL THEN"
         " (SELECT count(*) FROM steps WHERE steps.token = e.token) END AS steps"
         " FROM reservations v LEFT JOIN episodes e ON e.token = v.token LEFT JOIN rounds r ON r.id = v.round_id"
-        " LEFT JOIN stays s ON s.idx = v.stay LEFT JOIN groups g ON g.id = v.group_id WHERE v.state != 'out'"
+        " LEFT JOIN stays s ON s.idx = v.stay WHERE v.state != 'out'"
         " ORDER BY v.token DESC"
     )
 

@@ -20,7 +20,7 @@ from actors.replay.rules.admission import Lineages
 from actors.replay.rules.cold_start import strata
 from actors.replay.rules.groups import GroupEnding, GroupState, GroupStatus, Slot, SlotState
 from runtime.logs.events import Event
-from runtime.messaging.message import BlobRef, Version
+from runtime.messaging.message import Version
 
 Row = sqlite3.Row
 
@@ -206,14 +206,10 @@ class Transaction:
 
     # -- groups
 
-    def open_group(self, task: str, segment: LedgerPhaseSegment, prefix: tuple[int, int] | None = None) -> int:
-        """A new group with all its slots free; its id. `prefix` is an episode, and how many of its steps are first."""
+    def open_group(self, task: str, segment: LedgerPhaseSegment) -> int:
+        """A new group with all its slots free; its id."""
         group = self.execute(
-            "INSERT INTO groups(task, stay, state, prefix_of, prefix) VALUES(?, ?, ?, ?, ?)",
-            task,
-            segment.idx,
-            GroupState.OPEN,
-            *(prefix or (None, 0)),
+            "INSERT INTO groups(task, stay, state) VALUES(?, ?, ?)", task, segment.idx, GroupState.OPEN
         ).lastrowid
         assert group is not None
         self.many(
@@ -307,4 +303,3 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     route: str = ""
     member: str = ""
     pin: Version | None = None
-    prefix: list[BlobRef] = []

@@ -63,9 +63,9 @@ class RecordingHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
 
 def digest_of_step(payload: StepPayload) -> str:
-    """blake2b-128 of the payload as MessagePack, hex, without what no recording holds: labels and pictures."""
+    """blake2b-128 of the payload as MessagePack, hex, without pictures, which no recording holds."""
     fields = msgspec.structs.asdict(payload)
-    del fields["label_ids"], fields["pictures"]
+    del fields["pictures"]
     return digest_of(msgspec.msgpack.encode(fields)).hex()
 
 
@@ -84,7 +84,7 @@ class DemoStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         """
         if payload.pictures:
             raise StoreError("a step shows the model a picture (prompt.observation), and a recording holds texts alone")
-        alone = msgspec.structs.replace(payload, screenshot=None, logprobs=[], spans=[], label_ids=[])
+        alone = msgspec.structs.replace(payload, screenshot=None, logprobs=[], spans=[])
         return cls(digest=digest_of_step(alone), well_formed=well_formed, payload=alone)
 
 

@@ -15,7 +15,7 @@ from actors.errors import FencedOff, LedgerError
 from actors.replay import events
 from actors.replay.database.transaction import LedgerPhaseSegment, Row, Transaction, Work
 from actors.replay.ledger import demo_tasks, phases, task_choice
-from actors.replay.ledger.retention import keep_success, load_steps, store_steps
+from actors.replay.ledger.retention import keep_success, store_steps
 from actors.replay.messages import (
     DEFERRED,
     DISK,
@@ -31,7 +31,7 @@ from actors.replay.messages import (
 )
 from actors.replay.rules import admission, cold_start, groups
 from actors.replay.rules.groups import GroupEnding, GroupState, SlotState
-from runtime.messaging.message import BlobRef, Done, Version
+from runtime.messaging.message import Done, Version
 from runtime.settings import stable_seed
 
 ABANDONED = Fault(cause="abandoned", detail="the seat asked for other work", culprit="seat")
@@ -126,7 +126,6 @@ def _hand_out(tx: Transaction, request: Reserve, segment: LedgerPhaseSegment, wo
         route=work.route,
         member=work.member,
         round=work.round,
-        prefix=work.prefix,
     )
     tx.execute(
         "INSERT INTO reservations(token, request_id, seat, lane, task, stay, group_id, round_id, slot, state,"
@@ -198,7 +197,7 @@ def _next_slot(tx: Transaction, segment: LedgerPhaseSegment) -> Work | None:
         task = task_choice.next_task(tx)
         if task is None:
             return None
-        group, slot = tx.open_group(task, segment, task_choice.prefix(tx, task)), 0
+        group, slot = tx.open_group(task, segment), 0
     else:
         group, task, slot = free["id"], free["task"], free["slot"]
     tx.write_slot(group, slot, groups.reserve(tx.slots(group)[slot]))
@@ -209,12 +208,7 @@ def _next_slot(tx: Transaction, segment: LedgerPhaseSegment) -> Work | None:
         slot=slot,
         seed=stable_seed(tx.settings.seed, "train", group, slot),
         sampling=tx.train_sampling(),
-        prefix=_prefix(tx, tx.group(group)),
     )
-
-
-def _prefix(tx: Transaction, group: Row) -> list[BlobRef]:
-    return [step.blob for step in load_steps(tx, group["prefix_of"])[: group["prefix"]]] if group["prefix"] else []
 
 
 def commit(tx: Transaction, msg: Commit) -> Done:
@@ -254,7 +248,7 @@ def commit(tx: Transaction, msg: Commit) -> Done:
         phases.round_played(tx, row)
     else:
         root = tx.segment(row["stay"]).root
-        if msg.outcome.success and not tx.group(row["group_id"])["prefix"]:
+        if msg.outcome.success:
             tx.execute("INSERT OR IGNORE INTO solved VALUES(?)", row["task"])
         # A segment that ended keeps the reservoir it ended with: a pulse may be learning from it.
         if msg.outcome.success and root == tx.segment().root:

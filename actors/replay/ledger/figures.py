@@ -119,24 +119,14 @@ def diversity(groups: Sequence[Group]) -> dict[str, Any]:
 
 
 def _completed(tx: Transaction, first: int, last: int) -> list[tuple[str, Tally]]:
-    """Task, and successes and episodes, of each group from the start whose last episode is in (first, last]."""
+    """Task, and successes and episodes, of each group whose last episode is in (first, last]."""
     rows = tx.rows(
         "SELECT g.task, SUM(e.success), COUNT(*) FROM episodes e JOIN groups g ON g.id = e.group_id "
         "WHERE e.group_id IN (SELECT group_id FROM episodes WHERE lane = ? AND seq > ? AND seq <= ?) "
-        "AND g.state != 'open' AND g.prefix = 0 GROUP BY g.id HAVING MAX(e.seq) <= ? ORDER BY g.id",
+        "AND g.state != 'open' GROUP BY g.id HAVING MAX(e.seq) <= ? ORDER BY g.id",
         *(Lane.TRAIN, first, last, last),
     )
     return [(row[0], (row[1], row[2])) for row in rows]
-
-
-def _prefixed(tx: Transaction, first: int, last: int) -> float | None:
-    """Success of the episodes in (first, last] that began after steps of another one; None of none."""
-    row = tx.row(
-        "SELECT AVG(e.success) FROM episodes e JOIN groups g ON g.id = e.group_id "
-        "WHERE g.prefix > 0 AND e.seq > ? AND e.seq <= ?",
-        *(first, last),
-    )
-    return None if row is None else row[0]
 
 
 def groups_shown(completed: Sequence[tuple[str, Tally]]) -> dict[str, Any]:
@@ -167,7 +157,7 @@ def step_made(
 
     Numbers in (first, last] of `since` are the episodes committed after the step before.
     """
-    groups = [[one.steps for one in group.trajectories if not one.replayed] for group in batch.groups]
+    groups = [[one.steps for one in group.trajectories] for group in batch.groups]
     wasted_total = {str(end): tx.counter(f"ending:{end}") for end in GroupEnding if end is not GroupEnding.TRAINED}
     before = tx.row(
         "SELECT e.wasted FROM evidence e CROSS JOIN leases l ON l.id = e.lease WHERE l.state = 'trained' "
@@ -193,8 +183,6 @@ def step_made(
         episodes_per_min=(tx.counter(f"episodes:{Lane.TRAIN}") - mark.episodes) / minutes,
         elapsed_s=tx.now - mark.since,
         remembered=remembered_share(step for group in groups for steps in group for step in steps),
-        prefixed=sum(group.prefix > 0 for group in batch.groups) / len(batch.groups),
-        prefixed_success=_prefixed(tx, *since),
     )
     body = msgspec.json.encode(evidence).decode()
     tx.execute("INSERT INTO evidence VALUES(?, ?, ?)", batch.lease, msgspec.json.encode(wasted_total).decode(), body)

@@ -59,21 +59,6 @@ def keep_success(tx: Transaction, seq: int, root: int, task: str) -> None:
         tx.execute("UPDATE episodes SET stay = ?, place = ? WHERE seq = ?", root, where, seq)
 
 
-def kept_success(tx: Transaction, group: Row) -> int | None:
-    """The episode that joins a group without a success: one of its task that a reservoir holds, the same each time.
-
-    None where there is none, for a group with a success, and without `replay.success_replay`. (ARPO, arXiv 2505.16282)
-    """
-    if not tx.rules.success_replay or tx.row("SELECT 1 FROM episodes WHERE group_id = ? AND success", group["id"]):
-        return None
-    kept = tx.rows(
-        "SELECT token FROM from_start WHERE lane = ? AND task = ? AND place IS NOT NULL AND live = 1 ORDER BY seq",
-        *(Lane.TRAIN, group["task"]),
-    )
-    tokens_ = [row["token"] for row in kept]
-    return choose(tokens_, 1, stable_seed(tx.settings.seed, "replayed", group["id"]))[0] if tokens_ else None
-
-
 def collect(tx: Transaction) -> int:
     """Mark payloads that are no longer needed; returns how many episodes. After `AT_ONCE` of them call it again."""
     rules = tx.rules
@@ -84,7 +69,6 @@ def collect(tx: Transaction) -> int:
     done = tx.rows(
         "SELECT e.seq, e.token FROM episodes e LEFT JOIN groups g ON g.id = e.group_id "
         "LEFT JOIN rounds r ON r.id = e.round_id WHERE e.live = 1 AND e.place IS NULL AND "
-        "e.token NOT IN (SELECT prefix_of FROM groups WHERE state != 'ended' AND prefix_of IS NOT NULL) AND "
         "CASE e.lane WHEN ? THEN g.final = 1 AND (max(g.ended_step, e.ended_step) <= ? OR g.id <= ?) "
         # What was missed before is shown next to what is solved after: the first round's episodes stay.
         "WHEN ? THEN r.closed = 1 AND r.id > (SELECT min(id) FROM rounds) AND e.ended_step <= ? "

@@ -18,10 +18,9 @@ from typing import NamedTuple
 
 from actors.replay import events
 from actors.replay.database.transaction import Row, Transaction
-from actors.replay.ledger import retention
 from actors.replay.messages import Fault, Lane
-from actors.replay.rules.groups import GroupEnding, GroupState, choose, nth_of_epochs, prefix_steps
-from policy.advantage import Prior, teaches
+from actors.replay.rules.groups import GroupEnding, GroupState, nth_of_epochs
+from policy.advantage import AdvantageLevel, teaches
 from runtime.settings import stable_seed
 from runtime.supervision import Quarantine, QuarantinePolicy, QuarantineState
 
@@ -87,7 +86,7 @@ def _next_of(tx: Transaction, kind: str, tasks: Sequence[str]) -> str | None:
 def tallies(tx: Transaction, upto: int | None = None) -> dict[str, KindTally]:
     """The last training episodes by kind, `WINDOW` times as many as there are kinds; none later than number `upto`."""
     rows = tx.rows(
-        "SELECT task, success, tokens, surprisal FROM from_start WHERE lane = ? AND seq <= ? ORDER BY seq DESC LIMIT ?",
+        "SELECT task, success, tokens, surprisal FROM episodes WHERE lane = ? AND seq <= ? ORDER BY seq DESC LIMIT ?",
         Lane.TRAIN, _NO_LAST if upto is None else upto, WINDOW * len(tx.train_kinds),
     )  # fmt: skip
     return _tallied(tx, rows)
@@ -99,66 +98,22 @@ def success_by_kind(tx: Transaction) -> dict[str, float]:
     return {kind: round(seen.get(kind, KindTally()).success, 4) for kind in sorted(tx.train_kinds)}
 
 
-def prior(tx: Transaction, group: Row) -> float | None:
-    """Success of a group's kind of task before its first episode; None without a posterior baseline.
-
-    A prefix is chosen for one half.
-    """
-    if tx.settings.prior_weight is None:
-        return None
-    if group["prefix"]:
-        return 0.5
-    first = tx.number("SELECT min(seq) FROM episodes WHERE group_id = ?", group["id"])
-    return tallies(tx, first - 1).get(tx.kind_of.get(group["task"], ""), KindTally()).success
-
-
-def prefix(tx: Transaction, task: str) -> tuple[int, int] | None:
-    """Which success at `task` the next group begins with, and how many of its steps; None where it begins at the start.
-
-    A success is the policy's own or a demonstration.
-    """
-    seed = stable_seed(tx.settings.seed, "prefix", tx.counter("opened"))
-    if random.Random(seed).random() >= tx.rules.prefix_replay:  # noqa: S311 - repeatable, nothing secret
-        return None
-    seen = dict[int, tuple[int, int]]()
-    for begun, won in tx.rows(
-        "SELECT g.prefix, e.success FROM episodes e JOIN groups g ON g.id = e.group_id WHERE e.task = ? "
-        "ORDER BY e.seq DESC LIMIT ?",
-        *(task, WINDOW),
-    ):
-        wins, tries = seen.get(begun, (0, 0))
-        seen[begun] = wins + won, tries + 1
-    kept = tx.rows(
-        "SELECT e.token, COUNT(*) AS steps FROM from_start e JOIN steps s ON s.token = e.token WHERE e.task = ? "
-        "AND e.lane != ? AND e.success AND e.live GROUP BY e.token HAVING MAX(s.well_formed) < ? ORDER BY e.token",
-        *(task, Lane.EVAL, retention.UNREADABLE),
-    )
-    if not kept:
-        return None
-    (chosen,) = choose(kept, 1, seed)
-    begun = prefix_steps(min(chosen["steps"], tx.settings.max_turns), seen)
-    return (chosen["token"], begun) if begun else None
-
-
 def group_teaches(tx: Transaction, group: Row) -> bool:
-    """Whether the learner finds signal in a complete group, or in it and a success of the reservoir, or in labels.
+    """Whether the learner finds signal in a complete group.
 
     True of every group whose steps get a reward of one's own: the learner ends those in which it is equal.
     """
-    if tx.settings.demos.relabel or tx.settings.own_reward:
+    if tx.settings.own_reward:
         return True
     # A trajectory's reward is its verifier's verdict; a step's also needs the step to be well formed.
-    reward = "e.success" if tx.settings.advantage.by_verdict else "e.success AND s.well_formed"
+    reward = "e.success" if tx.settings.advantage is AdvantageLevel.TRAJECTORY else "e.success AND s.well_formed"
     rewards = dict[int, list[float]]()
     for row in tx.rows(
         f"SELECT e.token, {reward} FROM episodes e JOIN steps s ON s.token = e.token WHERE e.group_id = ?",  # noqa: S608
         group["id"],
     ):
         rewards.setdefault(row[0], []).append(float(bool(row[1])))
-    success, weight = prior(tx, group), tx.settings.prior_weight
-    if teaches(list(rewards.values()), None if success is None or weight is None else Prior(success, weight)):
-        return True
-    return retention.kept_success(tx, group) is not None
+    return teaches(list(rewards.values()))
 
 
 class PolicyEstimate(NamedTuple):
@@ -178,7 +133,7 @@ def played(tx: Transaction, first: int, last: int) -> PolicyEstimate | None:
     With a curriculum the episodes are not of the tasks' own mixture: `of_mixture` says how they count then.
     """
     rows = tx.rows(
-        "SELECT task, success, tokens, surprisal FROM from_start WHERE lane = ? AND seq > ? AND seq <= ?",
+        "SELECT task, success, tokens, surprisal FROM episodes WHERE lane = ? AND seq > ? AND seq <= ?",
         Lane.TRAIN, first, last,
     )  # fmt: skip
     if not rows:

@@ -66,24 +66,15 @@ def _take_groups(tx: Transaction, segment: LedgerPhaseSegment, msg: messages.Tak
             tx.end_group(row, GroupEnding.ORPHANED)
         elif too_stale(behind, rules.max_staleness):
             tx.end_group(row, GroupEnding.STALE)
-        elif tx.rules.success_replay and not task_choice.group_teaches(tx, row):
-            tx.end_group(row, GroupEnding.ZERO_VARIANCE)
         else:
             fresh.append(row)
     if len(fresh) < rules.groups_per_step:
         return None
     taken = fresh[: rules.groups_per_step]
     trajectories = [_trajectories(tx, row) for row in taken]
-    own = [trajectory for group in trajectories for trajectory in group if not trajectory.replayed]
-    staleness = [_oldest_of(lineages, msg.trained, trajectory) for trajectory in own]
+    staleness = [_oldest_of(lineages, msg.trained, trajectory) for group in trajectories for trajectory in group]
     refs = [
-        messages.GroupRef(
-            group=str(row["id"]),
-            task=row["task"],
-            trajectories=group,
-            prior=task_choice.prior(tx, row),
-            prefix=row["prefix"],
-        )
+        messages.GroupRef(group=str(row["id"]), task=row["task"], trajectories=group)
         for row, group in zip(taken, trajectories, strict=True)
     ]
     batch = _lease(tx, segment, msg, done, groups=refs, staleness=staleness)
@@ -105,15 +96,12 @@ def _oldest_of(lineages: Lineages, trained: Version, trajectory: messages.Trajec
 
 def _trajectories(tx: Transaction, row: Row) -> list[messages.TrajectoryRef]:
     episodes = tx.rows("SELECT token, success FROM episodes WHERE group_id = ? ORDER BY token", row["id"])
-    found = [
+    return [
         messages.TrajectoryRef(
             token=episode["token"], success=bool(episode["success"]), steps=load_steps(tx, episode["token"])
         )
         for episode in episodes
     ]
-    if (token := retention.kept_success(tx, row)) is not None:
-        found.append(messages.TrajectoryRef(token=token, success=True, steps=load_steps(tx, token), replayed=True))
-    return found
 
 
 def _lease(
@@ -211,9 +199,7 @@ def _played_since(tx: Transaction, last: int, now: int, batch: messages.Batch) -
     estimate = task_choice.played(tx, last, now)
     if estimate is not None:
         return estimate
-    whole = [group for group in batch.groups if not group.prefix] or batch.groups
-    trajectories = [each for group in whole for each in group.trajectories if not each.replayed]
-    outcomes = [trajectory.success for trajectory in trajectories]
+    outcomes = [trajectory.success for group in batch.groups for trajectory in group.trajectories]
     return task_choice.PolicyEstimate(sum(outcomes) / len(outcomes) if outcomes else 0.0, None)
 
 
@@ -349,14 +335,11 @@ def unreadable(tx: Transaction, msg: messages.Unreadable) -> Done:
     batch = msgspec.msgpack.decode(lease["reply"], type=messages.Batch)
     bad = set(msg.blobs)
     lost = 0
-    unread = set[str]()
-    for name, trajectory in ((group.group, one) for group in batch.groups for one in group.trajectories):
-        if not bad.intersection(step.blob for step in trajectory.steps):
-            continue
-        if trajectory.replayed:  # the group itself can be read
-            tx.execute("UPDATE episodes SET place = NULL WHERE token = ?", trajectory.token)
-        else:
-            unread.add(name)
+    unread = {
+        group.group
+        for group in batch.groups
+        if any(bad.intersection(step.blob for step in one.steps) for one in group.trajectories)
+    }
     for row in tx.rows("SELECT * FROM groups WHERE lease = ? AND state = 'leased'", msg.lease):
         if str(row["id"]) in unread:
             tx.end_group(row, GroupEnding.LOST)

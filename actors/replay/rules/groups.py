@@ -8,7 +8,7 @@ seed and of counts that the ledger stores.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import TypeVar
@@ -166,22 +166,6 @@ def choose(items: Sequence[ItemT], count: int, seed: int) -> list[ItemT]:
         return list(items)
     picks = sorted(random.Random(seed).sample(range(len(items)), count))  # noqa: S311 - as above
     return [items[pick] for pick in picks]
-
-
-def prefix_steps(steps: int, seen: Mapping[int, tuple[int, int]]) -> int:
-    """How many of the `steps` of a success to begin after, so that about half the episodes succeed.
-
-    `seen` is of the task's last episodes: steps that came before them -> successes, and episodes. With p for the
-    success of those from the start (Laplace's estimate), and if every step is as likely to go wrong, p ** (left /
-    steps) succeed with `left` steps to go. That counts as two episodes next to those seen. No prefix is taken to be
-    harder than a shorter one, so it is 0 where half of all succeed from the start. One step at least is left.
-    """
-    likely = list[float]()
-    for begun in range(steps):
-        won, played = seen.get(begun, (0, 0))
-        guess = likely[0] ** ((steps - begun) / steps) if likely else 0.5
-        likely.append(max([*likely, (won + 2 * guess) / (played + 2)]))
-    return min(range(steps), key=lambda begun: abs(likely[begun] - 0.5))
 
 
 @lru_cache(maxsize=4)

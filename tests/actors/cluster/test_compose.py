@@ -155,13 +155,8 @@ def test_a_pulse_has_demonstrations_to_learn_only_where_the_run_has_some() -> No
 
 
 def test_options_of_rl_without_what_they_work_on_are_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match=r"^learner\.rl\.baseline is posterior: .*replay\.curriculum=learnability"):
-        planned("local", "learner.rl.baseline=posterior", "replay.curriculum=none")
     with pytest.raises(ConfigError, match=r"^learner\.rl\.entropy_coef is 0\.01: .*learner\.rl\.entropy_target"):
         planned("local", "learner.rl.entropy_coef=0.01")
-    ledger = specs(planned("local", "learner.rl.baseline=posterior", "learner.rl.prior_weight=4"))["replay"].config
-    assert ledger.prior_weight == 4.0  # type: ignore[attr-defined]
-    assert specs(planned("local"))["replay"].config.prior_weight is None  # type: ignore[attr-defined]
     assert not specs(planned("local"))["replay"].config.own_reward  # type: ignore[attr-defined]
     assert specs(planned("local", "learner.rl.reward=math:sin"))["replay"].config.own_reward  # type: ignore[attr-defined]
 

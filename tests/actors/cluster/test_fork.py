@@ -84,7 +84,7 @@ def test_a_fork_is_refused_by_its_flag_or_by_its_key(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=said):
             requests.fork_point(named, tmp_path)
     point = requests.fork_point("trunk", tmp_path)
-    requests.refuse_fork_changes(point, deploy_files.load("smoke", ["run.seed=7", "learner.rl.advantage=gigpo"])[0])
+    requests.refuse_fork_changes(point, deploy_files.load("smoke", ["run.seed=7", "learner.rl.epochs=3"])[0])
     with pytest.raises(ConfigError, match=r"--set learner\.dtype: trunk@0\.3 was trained with float32"):
         requests.refuse_fork_changes(point, deploy_files.load("smoke", ["learner.dtype=bfloat16"])[0])
     words = ["run", "smoke", "--runs", str(tmp_path), "--from", "trunk"]

@@ -33,11 +33,10 @@ from actors.cluster.report.time_spent import (
     machine_time,
     seat_time,
 )
-from actors.cluster.runs import ledgers
-from actors.replay.database import ledger_file, queries
+from actors.replay.database import ledger_file
 from actors.replay.database.ledger_file import connect
 from actors.replay.statistics import Rate
-from runtime.errors import ConfigError, StoreError
+from runtime.errors import ConfigError
 from runtime.logs.reader import BEGINS, in_a_row
 from tests.actors.cluster.fabricated import HOSTILE, Fabricated, whole
 from tests.actors.cluster.test_report_page import reported
@@ -210,26 +209,6 @@ def test_a_run_without_logs_or_deploy_file_is_reported(tmp_path: Path) -> None:
     with closing(ledger_file.connect(folder / "ledger.sqlite")[0]) as db:
         db.execute("INSERT INTO stays VALUES (0, 0, 'demo', NULL, '0.0', 0, 'begin', '{}', 0.0)")
     assert "bare" in reported([folder], tmp_path / "out")
-
-
-def test_a_ledger_of_the_form_before_is_read_too(tmp_path: Path) -> None:
-    run = Fabricated(tmp_path / "one")
-    run.learn()
-    run.db.executescript(
-        "DROP VIEW from_start; ALTER TABLE groups DROP COLUMN prefix; ALTER TABLE groups DROP COLUMN prefix_of;"
-        f"PRAGMA user_version = {ledger_file.FORM - 1};"
-    )
-    run.db.close()
-    assert read_run(tmp_path / "one").endings["zero_variance"] == 1
-    with ledger_file.reading(tmp_path / "one") as ledger:
-        assert [dict(row)["prefix"] for row in ledger.execute("SELECT * FROM groups")] == [0]
-        assert list(queries.episodes(ledger)) == []
-    other = f"has form {ledger_file.FORM - 1}, this build reads form {ledger_file.FORM}"
-    with pytest.raises(StoreError, match=other):
-        ledger_file.connect(tmp_path / "one" / "ledger.sqlite")
-    assert other in ledgers.damage(tmp_path / "one"), "no run goes on from it, nor begins from a copy"
-    with pytest.raises(StoreError, match=other):
-        ledger_file.copy_ledger(tmp_path / "one", tmp_path, again=[])
 
 
 def told(actor: str, t0: float, idle: float, waited_for: str = "work", **stages: float) -> dict[str, Any]:

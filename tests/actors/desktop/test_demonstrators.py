@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from actors.cluster.config import lanes, models
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy
 from actors.cluster.config.typed_yaml import build
-from actors.desktop.answers import Answer, Prompt
+from actors.desktop.answers import Prompt
 from actors.desktop.config import EndpointMember, OracleMember, key_of
-from actors.desktop.demonstrators import DemonstratorPool, Labelled, fitting, of_oracle, rewritten
+from actors.desktop.demonstrators import DemonstratorPool, fitting, rewritten
 from actors.desktop.endpoint import Endpoint
 from actors.errors import DesktopFault
 from actors.replay.messages import Reservation, Sampling
@@ -186,19 +186,6 @@ async def test_a_mixed_attempt_says_who_made_which_step(tokenizer: Tokenizer) ->
         with pytest.raises(DesktopFault, match="no member nobody"):
             pool.answers(work("nobody"), tokenizer)
         await pool.close()
-
-
-async def test_a_policy_s_answers_are_labelled_by_the_oracle_of_their_task(tokenizer: Tokenizer) -> None:
-    class Policy:
-        async def answer(self, step: int, prompt: Prompt, *_: Any) -> Answer:
-            return Answer(text="hm", prompt_ids=[5], response_ids=[7], logprobs=[-1.0], spans=[], seconds=0.0)
-
-    asked = work("", task="file_manager/train/1")
-    oracle = of_oracle(asked, tokenizer, "compact", 0.0)
-    found = await Labelled(Policy(), oracle).answer(0, Prompt(user="?"), seen(), [], None)
-    assert (found.text, found.response_ids, found.logprobs) == ("hm", [7], [-1.0]), "the policy acts"
-    shown = await of_oracle(asked, tokenizer, "compact", 0.0).answer(0, Prompt(user="?"), seen(), [], None)
-    assert found.label_ids == shown.response_ids
 
 
 def test_a_pool_is_declared_in_the_deploy_file() -> None:

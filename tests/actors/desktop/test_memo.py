@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from actors.desktop import memo as memos
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, SeatConfig
 from actors.desktop.demonstrators import of_oracle
-from actors.desktop.episode import PREFIX_DIFFERS, Episode, PlayedEpisode
+from actors.desktop.episode import Episode, PlayedEpisode
 from actors.desktop.memo import BUNDLED, Memo, known
 from actors.desktop.memo_file import TEXT_MOST, read
 from actors.desktop.pool.desktops import BootedDesktop
@@ -26,7 +26,6 @@ from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.recorder import EndState, Recorder
 from actors.desktop.scene import DISAGREES, NOT_REMEMBERED, DesktopScene, Judged, RememberedScene
 from actors.errors import AgentBrokeDesktop, DesktopFault
-from actors.replay.messages import StepPayload
 from apis.actions.gui import Action, Click, Exit, Hotkey, Wait
 from apis.observation import Element, Observation, Window
 from apis.prompts.compact import render_compact
@@ -35,8 +34,7 @@ from apis.tasks.verify.verify import TaskVerdict
 from policy.base import MODEL
 from policy.tokenizer import Tokenizer
 from runtime.segments import SegmentStore
-from tests.actors.desktop.offices import Scripted, reservation
-from tests.actors.replay.ledger_tools import payload
+from tests.actors.desktop.offices import reservation
 
 TASK = "file_manager/train/1"
 ACTIONS: list[Action] = [Click(coordinates=(1, 2)), Hotkey(keys=("ctrl", "s")), Wait()]
@@ -329,51 +327,6 @@ async def test_another_process_knows_what_was_remembered(tmp_path: Path) -> None
 
 
 SEAT = SeatConfig(screenshots="none")
-
-
-RECORDED = [
-    payload(response="Agent.hotkey(keys=['ctrl', 's'])", result="did 1 as number 1"),
-    payload(response="save it", refusal="no call", result="no call"),
-    payload(response="Agent.wait()", result="did 2 as number 2"),
-]
-
-
-async def after(prefix: list[StepPayload], scene: Any, folder: Path, says: Scripted) -> PlayedEpisode:
-    recorder = Recorder(SegmentStore(folder / "segments", "test"))
-    work = reservation(TASK, max_turns=5)
-    try:
-        return await Episode(
-            work, scene, answerer=says, recorder=recorder, config=SEAT, enter=lambda _: None, prefix=prefix
-        ).play()
-    finally:
-        await recorder.close()
-        if isinstance(scene, RememberedScene):
-            scene.ended()
-
-
-async def test_an_episode_branches_from_a_remembered_point(tmp_path: Path) -> None:
-    kept, leases, says = memo(tmp_path), Leases(), Scripted("Agent.wait()", "Agent.wait()")
-    episode = await after(RECORDED, RememberedScene(TASK, kept, leases), tmp_path, says)
-    assert [says.steps, len(episode.steps), episode.outcome.reason] == [[3, 4], 2, "out_of_steps"], "of five turns"
-    assert says.prompts[0].endswith("\nlast: did 2 as number 2")
-    assert all(line in says.prompts[0] for line in ("did: Agent.hotkey(keys=['ctrl', 's'])", "did: refused"))
-    (real,) = leases.given
-    assert [ACTIONS.index(one) for one in real.done] == [1, 2, 2, 2]
-    # What was shown before needs no desktop, up to the first step that was not.
-    other, more = Leases(), Scripted("Agent.wait()", "Agent.exit(success=False)")
-    episode = await after(RECORDED, RememberedScene(TASK, kept, other), tmp_path, more)
-    assert [step.remembered for step in episode.steps] == [True, True]
-    assert not other.given
-    assert more.prompts[0] == says.prompts[0]
-
-
-async def test_a_prefix_that_goes_otherwise_is_a_fault_and_no_failure_of_the_policy(tmp_path: Path) -> None:
-    wrong = [RECORDED[0], msgspec.structs.replace(RECORDED[2], result="did 2 as number 7")]
-    ends = [payload(response="Agent.exit(success=True)", result="")]
-    for prefix, scene in ((wrong, FakeDesktop()), (ends, FakeDesktop()), (RECORDED, Working(breaks=True))):
-        with pytest.raises(DesktopFault) as fault:
-            await after(prefix, scene, tmp_path, Scripted())
-        assert (fault.value.cause, fault.value.culprit) == (PREFIX_DIFFERS, "memo")
 
 
 class Table:

@@ -34,7 +34,7 @@ from actors.replay.messages import (
     Unreadable,
     VersionSpan,
 )
-from policy.advantage import AdvantageLevel, Baseline
+from policy.advantage import AdvantageLevel
 from policy.errors import LearnerError
 from policy.packing import Aggregation, MicroBatch, PackedSample
 from policy.plugins import PlayedTask
@@ -149,11 +149,6 @@ MIXED = [(True, [2]), (False, [4])]  # whether it succeeded, and its steps: the 
 ADVANTAGES: dict[str, tuple[dict[str, Any], list[tuple[bool, list[int]]], dict[int, float]]] = {
     "shared by a trajectory": ({"advantage": OF_TRAJECTORY}, [(True, [2, -3]), (False, [4])], {2: 1, 3: 1, 4: -1}),
     "unscaled": ({"advantage": OF_TRAJECTORY, "advantage_std": False}, MIXED, {2: 0.5, 4: -0.5}),
-    # Both fail, where the kind is half solved: (0 + 2 / 2) / (2 + 2).
-    "posterior": (
-        {"baseline": Baseline.POSTERIOR, "prior_weight": 2.0, "advantage_std": False}, [(False, [2]), (False, [3])],
-        {2: -0.25, 3: -0.25},
-    ),
     # Rewards 1/2, 1/2 and -1/2: mean 1/6.
     "a reward of one's own": (
         {"reward": f"{__name__}:shorter", "advantage_std": False}, [(True, [2, 3]), (False, [4])],
@@ -169,9 +164,9 @@ def test_advantages_by_hand(case: str) -> None:
     rl, trajectories, expected = ADVANTAGES[case]
     stored = Stored()
     played = [(won, [stored.step(abs(n), well_formed=n > 0) for n in steps]) for won, steps in trajectories]
-    own = msgspec.structs.replace(group("g", *played), prior=0.5)
+    own = group("g", *played)
     even = group("even", (True, [stored.step(9)]), (True, [stored.step(9)]))
-    others = [] if case in ("posterior", "a reward of one's own") else [even]
+    others = [] if case == "a reward of one's own" else [even]
     taken = msgspec.structs.replace(batch(Phase.RL, [own, *others], []), staleness=[0, 3])
     planned = stored.plan(taken, RlConfig(**rl))
     assert advantages(planned) == pytest.approx(expected)
@@ -183,19 +178,8 @@ def test_a_reward_out_of_bounds_and_one_of_verdicts_are_refused(stored: Stored) 
     taken = batch(Phase.RL, [group("g", (True, [stored.step(2)]), (False, [stored.step(4)]))], [])
     with pytest.raises(LearnerError, match=r"learner\.rl\.reward .*:loud gave 99\.0: a reward is from -10 to 10"):
         stored.plan(taken, RlConfig(reward=f"{__name__}:loud"))
-    with pytest.raises(ConfigError, match=r"learner\.rl\.reward .*advantage gigpo is of verdicts"):
-        RlConfig(reward="a:b", advantage=AdvantageLevel.GIGPO)
-
-
-def test_steps_after_the_same_prompt_are_told_apart_by_their_ends_with_gigpo(stored: Stored) -> None:
-    refs = [stored.step(2), stored.step(3), stored.step(4)]
-    for ref in refs[:2]:  # the first steps of both trajectories
-        stored.payloads[ref.blob] = msgspec.structs.replace(stored.payloads[ref.blob], prompt_ids=[7, 7, 7])
-    taken = batch(Phase.RL, [group("g", (True, [refs[0], refs[2]]), (False, [refs[1]]))], [])
-    config = LearnerConfig(rl=RlConfig(advantage=AdvantageLevel.GIGPO, step_discount=0.5, advantage_std=False))
-    planned = stored.plan(taken, config)
-    # Verdicts 1 and 0 less 1/2; at the shared prompt returns 1/2 and 0 less 1/4; the last step's prompt is its own.
-    assert advantages(planned) == {2: 0.75, 3: -0.75, 4: 0.5}
+    with pytest.raises(ConfigError, match=r"learner\.rl\.reward .*advantage trajectory is of verdicts"):
+        RlConfig(reward="a:b", advantage=AdvantageLevel.TRAJECTORY)
 
 
 def shorter(played: PlayedTask) -> list[float]:
@@ -239,29 +223,10 @@ def same(played: PlayedTask) -> list[float]:
 
 
 def test_a_batch_that_no_advantage_of_counts_is_given_back_by_its_groups(stored: Stored) -> None:
-    """Rewards that are equal; failures alone, which teach by a posterior baseline and count for nothing."""
     mixed = group("g", (True, [stored.step(2)]), (False, [stored.step(3)]))
-    failed = msgspec.structs.replace(group("w", (False, [stored.step(4)]), (False, [stored.step(5)])), prior=0.5)
-    for one, rl in (
-        (mixed, RlConfig(reward=f"{__name__}:same")),
-        (failed, RlConfig(baseline=Baseline.POSTERIOR, negative_scale=0.0)),
-    ):
-        with pytest.raises(WithoutSignalError) as caught:
-            stored.plan(batch(Phase.RL, [one], []), rl)
-        assert (caught.value.report.without_signal, caught.value.report.blobs) == ([one.group], [])
-
-
-def test_entropy_is_of_what_was_played_and_not_of_what_was_replayed(stored: Stored) -> None:
-    own, old = stored.step(2), stored.step(3)
-    for step, surprise in ((own, 0.5), (old, 9.0)):
-        body = stored.payloads[step.blob]
-        stored.payloads[step.blob] = msgspec.structs.replace(body, logprobs=[-surprise] * len(body.logprobs))
-    failed = group("g", (False, [own]), (True, [old]))
-    replayed = msgspec.structs.replace(failed.trajectories[1], replayed=True)
-    failed = msgspec.structs.replace(failed, trajectories=[failed.trajectories[0], replayed])
-    planned = stored.plan(batch(Phase.RL, [failed], []))
-    assert planned.figures["entropy"] == pytest.approx(0.5)
-    assert advantages(planned) == {2: -1.0, 3: 1.0}
+    with pytest.raises(WithoutSignalError) as caught:
+        stored.plan(batch(Phase.RL, [mixed], []), RlConfig(reward=f"{__name__}:same"))
+    assert (caught.value.report.without_signal, caught.value.report.blobs) == ([mixed.group], [])
 
 
 @pytest.mark.parametrize("aggregation", list(Aggregation))
@@ -326,19 +291,6 @@ def test_other_batches_are_cross_entropy_on_responses(phase: Phase, lr: float, s
     assert {n: s.weight for n, s in samples_of(planned).items()} == {2: 1 / 8, 6: 1 / 8}
 
 
-def test_labels_of_visited_states_are_learned_in_place_of_rewards(stored: Stored) -> None:
-    refs = [stored.step(2), stored.step(3), stored.step(4)]
-    for ref, label in zip(refs[:2], ([7, 8, 9, 1], [6, 1]), strict=True):
-        stored.payloads[ref.blob] = msgspec.structs.replace(stored.payloads[ref.blob], label_ids=label)
-    taken = batch(Phase.RL, [group("g", (False, refs[:1]), (False, refs[1:]))], [])
-    rl = RlConfig(lr=1e-3, warmup_steps=0, epochs=2)
-    planned = stored.plan(taken, rl)
-    assert (planned.plan.kind, planned.plan.lr, planned.without_signal) == ("cross_entropy", 1e-3, [])
-    assert planned.plan.epochs == 2, "as many optimizer steps as rewards would get"
-    samples = samples_of(planned)
-    assert {n: (s.ids[-n:], s.weight) for n, s in samples.items()} == {4: ([7, 8, 9, 1], 1 / 6), 2: ([6, 1], 1 / 6)}
-
-
 def test_a_batch_without_any_signal_is_refused(stored: Stored) -> None:
     even = group("even", (False, [stored.step(2)]), (False, [stored.step(2)]))
     for taken in (batch(Phase.RL, [even], []), batch(Phase.BC, [], [])):
@@ -397,18 +349,6 @@ def test_a_missing_or_changed_picture_makes_its_steps_unreadable_by_name(stored:
     del stored.payloads[missing.blob], stored.payloads[text.blob]
     with pytest.raises(UnreadableError, match="picture_changed: "):
         read_pictures(lambda wanted: [found[blob] for blob in wanted], stored.payloads, 4)
-
-
-def test_states_with_the_same_ids_and_other_pictures_are_no_anchors(stored: Stored) -> None:
-    good, bad = stored.step(2), stored.step(3)
-    stored.payloads[bad.blob] = msgspec.structs.replace(
-        stored.payloads[bad.blob], prompt_ids=stored.payloads[good.blob].prompt_ids
-    )
-    taken = batch(Phase.RL, [group("g", (True, [good]), (False, [bad]))], [])
-    config = RlConfig(advantage=AdvantageLevel.GIGPO, warmup_steps=0)
-    same = advantages(stored.plan(taken, config))
-    pngs = {shown(stored, one, png, n): png for n, (one, png) in enumerate(((good, b"a"), (bad, b"b")))}
-    assert advantages(stored.plan(taken, config, pictures=pngs)) == {n: value / 2 for n, value in same.items()}
 
 
 def test_a_pulse_without_trajectories_learns_its_exercises_alone(stored: Stored) -> None:
