@@ -342,7 +342,7 @@ class Batch(Message):
     phase: PhaseRef
     groups: list[GroupRef]
     samples: list[StepRef]
-    staleness: list[int]  # per trajectory of `groups` that is not replayed, in optimizer steps
+    staleness: list[int]  # per trajectory of `groups`, in optimizer steps
     fresh_optimizer: bool  # true on a phase's first batch after BC
     new_reference: bool  # the current weights become the reference policy before this step
     stay_step: int = 0  # versions made in this segment before this one, those before a resume included
