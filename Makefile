@@ -152,10 +152,9 @@ NAME ?= desktops
 bench: setup
 	$(PY) -m tests.bench $(NAME) $(ARGS)
 
-# The next missing runs of deploy/programme.yaml for so many hours, at the lowest priority, beside whatever else runs.
-# PLAN=deploy/entropulse.yaml plays that file's.
+# The next missing runs of a plan for so many hours, at the lowest priority, next to whatever else runs.
 HOURS ?= 2.5
-PLAN ?= deploy/programme.yaml
+PLAN ?= deploy/entropulse.yaml
 programme: setup
 	$(PY) -m tests.bench.programme $(PLAN) --hours $(HOURS)
 

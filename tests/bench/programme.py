@@ -1,6 +1,6 @@
 """Plays a programme: arms over seeds, by stages, one run at a time at the lowest priority until the time is up.
 
-`make programme HOURS=2.5` plays what is missing of deploy/programme.yaml. What is played next is a function of the
+`make programme HOURS=2.5` plays what is missing of deploy/entropulse.yaml. What is played next is a function of the
 file, of the results that are there and of the runs' records. Figures of a run that has ended go to `results/NAME`
 next to a file NAME.yaml, and one table with intervals into `results/NAME.md`. Results are never written over.
 """
@@ -30,7 +30,6 @@ from tests.bench.programme_results import (
     ArmStage,
     Programme,
     ProgrammeRun,
-    best,
     probe_tables,
     results,
     slim,
@@ -47,15 +46,14 @@ LOWEST = 19  # nice
 def load(path: Path) -> Programme:
     """The programme in file `path`. Raises ConfigError naming the key."""
     plan = typed_yaml.build(typed_yaml.plain(path, str(path)), Programme, source=str(path))
-    arms = [plan.base, *(arm for stage in plan.stages for arm in (*stage.arms, *stage.never, *stage.once))]
+    arms = [plan.base, *(arm for stage in plan.stages for arm in (*stage.arms, *stage.once))]
     trunks = [arm.trunk for arm in plan.arms.values() if arm.trunk is not None]
     for name, known in (*((arm, plan.arms) for arm in arms), *((trunk, plan.trunks) for trunk in trunks)):
         if name not in known:
             raise ConfigError(f"{path}: {name}: no such arm or trunk; {hint(name, known)}")
     for stage in plan.stages:
         for arm in (*stage.arms, *stage.once):  # what a run would refuse is refused before the first one
-            if not plan.arms[arm].played_at:
-                deploy_files.load(plan.file, overrides(plan, ProgrammeRun(stage.name, arm, 0)))
+            deploy_files.load(plan.file, overrides(plan, ProgrammeRun(stage.name, arm, 0)))
     return plan
 
 
@@ -75,31 +73,25 @@ def overrides(programme: Programme, cell: ProgrammeRun) -> list[str]:
     ]
 
 
-def origin(programme: Programme, cell: ProgrammeRun, runs: Path) -> ProgrammeRun | None:
-    """The run that a run goes on from: its own of a stage before, else its arm's trunk; None: from none."""
+def origin(programme: Programme, cell: ProgrammeRun) -> ProgrammeRun | None:
+    """The trunk that a run goes on from; None: from none."""
     arm = programme.arms.get(cell.arm)
     if cell.stage == TRUNK or arm is None or arm.trunk is None:
         return None
-    for stage in programme.stages:
-        before = ProgrammeRun(stage.name, cell.arm, cell.seed)
-        if stage.name == cell.stage:
-            break
-        if run_folder.is_run(runs / before.name) and run_folder.read_record(runs / before.name).has_ended:
-            return before
     return ProgrammeRun(TRUNK, arm.trunk, cell.seed)
 
 
-def cells(stage: ArmStage, best: Sequence[str]) -> list[ProgrammeRun]:
+def cells(stage: ArmStage) -> list[ProgrammeRun]:
     """The runs of a stage in the order of play."""
-    arms = {seed: [*stage.arms, *best, *(stage.once if seed == stage.seeds[0] else [])] for seed in stage.seeds}
-    return [ProgrammeRun(stage.name, arm, seed) for seed in arms for arm in dict.fromkeys(arms[seed])]
+    arms = {seed: [*stage.arms, *(stage.once if seed == stage.seeds[0] else [])] for seed in stage.seeds}
+    return [ProgrammeRun(stage.name, arm, seed) for seed in arms for arm in arms[seed]]
 
 
 def words(programme: Programme, cell: ProgrammeRun, runs: Path) -> list[str]:
     """The command that begins a run, or goes on with it."""
     if run_folder.is_run(runs / cell.name):
         return ["run", programme.file, "--resume", "--name", cell.name, "--runs", str(runs)]
-    before = origin(programme, cell, runs)
+    before = origin(programme, cell)
     sets = [word for one in overrides(programme, cell) for word in ("--set", one)]
     since = [] if before is None else ["--from", before.name]
     return ["run", programme.file, "--name", cell.name, "--runs", str(runs), *since, *sets]
@@ -191,7 +183,7 @@ def carry_out(file: Path, runs: Path, hours: float) -> int:
 
 
 def next_cell(plan: Programme, found: Mapping[str, RunFigures], runs: Path) -> ProgrammeRun | None:
-    """The first run without a result; of a stage, only once the stages before it have theirs."""
+    """The first run without a result."""
     for cell, why in _missing(plan, found, runs):
         if not why:
             return cell
@@ -205,11 +197,11 @@ def _missing(plan: Programme, found: Mapping[str, RunFigures], runs: Path) -> It
     A trunk that a run goes on from comes before it, also one with a result whose folder is gone.
     """
     for stage in plan.stages:
-        for cell in cells(stage, best(plan, stage, found) if stage.best else []):
+        for cell in cells(stage):
             if cell.name in found:
                 continue
-            before = origin(plan, cell, runs)
-            if before is not None and before.stage == TRUNK and not _ended(runs / before.name):
+            before = origin(plan, cell)
+            if before is not None and not _ended(runs / before.name):
                 yield before, left_out(runs / before.name)
             yield cell, left_out(runs / cell.name)
 
@@ -233,7 +225,7 @@ def _record(run: Path) -> run_folder.RunRecord | None:
 def main() -> int:
     """Play what is missing; 0 where nothing is left or its CPU-hours are spent, 1 where the time is up."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", nargs="?", type=Path, default=Path("deploy/programme.yaml"))
+    parser.add_argument("file", nargs="?", type=Path, default=Path("deploy/entropulse.yaml"))
     parser.add_argument("--hours", type=float, default=2.5, help="wall time at most")
     parser.add_argument("--runs", type=Path, help="where its runs are; else runs/NAME for a file NAME.yaml")
     args = parser.parse_args()

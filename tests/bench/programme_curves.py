@@ -1,8 +1,8 @@
 """Draws a stage of a programme: held-out success by RL steps, and what its probes said, a line for each arm.
 
-    python -m tests.bench.programme_curves deploy/programme.yaml screen
+    python -m tests.bench.programme_curves deploy/entropulse.yaml branch
 
-writes deploy/pictures/programme-screen.png. A line is the mean over the seeds that an arm has. The base has a band,
+writes deploy/pictures/entropulse-branch.png. A line is the mean over the seeds that an arm has. The base has a band,
 from its lowest seed to its highest. An arm that makes fewer, larger steps is drawn at the steps of the others,
 and one that makes none is left out.
 """

@@ -37,11 +37,10 @@ class Arm(_Part, frozen=True, kw_only=True):
     trunk: str | None = "cloned"  # that it goes on from; null begins from the model
     seed_shift: int = 0  # added to the seed that it draws with
     steps_share: Share = 1.0  # of the stage's RL steps and of those between two rounds
-    played_at: str = ""  # commit that knows its keys, where later ones don't: it has its results
 
 
 class ArmStage(_Part, frozen=True, kw_only=True):
-    """Arms and seeds that are compared with each other. Runs of a stage before it go on."""
+    """Arms and seeds that are compared with each other."""
 
     name: str
     seeds: list[Count]
@@ -49,8 +48,6 @@ class ArmStage(_Part, frozen=True, kw_only=True):
     steps: Steps  # of RL
     every: Steps  # RL steps between two rounds; the learning rate has fallen before each
     rounds: Steps  # last ones, whose mean is what an arm is judged by
-    best: Count = 0  # arms of the stage before that come as well
-    never: list[str] = []  # arms that are none of the best
     once: list[str] = []  # arms of the first seed alone
 
 
@@ -209,17 +206,6 @@ def _corrected(plan: Programme, made: list[ArmRow]) -> list[ArmRow]:
 def _repeats(plan: Programme, arm: str) -> bool:
     """Whether an arm is the base drawn with another seed."""
     return plan.arms[arm].seed_shift != 0 and not plan.arms[arm].set
-
-
-def best(plan: Programme, stage: ArmStage, found: Mapping[str, RunFigures]) -> list[str]:
-    """The arms of the stage before `stage` that it takes over: the largest gains over the base."""
-    before = plan.stages[plan.stages.index(stage) - 1]
-    gains = [
-        (row.gain.value, row.arm)
-        for row in _rows_of(plan, before, found)
-        if row.gain is not None and row.arm not in stage.never and not _repeats(plan, row.arm)
-    ]
-    return [arm for _, arm in sorted(gains, reverse=True)[: stage.best]]
 
 
 def table(plan: Programme, found: Mapping[str, RunFigures]) -> str:

@@ -21,7 +21,7 @@ from runtime.settings import masked
 
 STORED = "deploy.yaml"  # in a run's folder
 PROVIDER = "desktops.provider"
-APART = ("entropulse", "programme", "speed")  # lie with the deploy files, for `make programme`
+APART = ("entropulse", "final")  # lie with the deploy files, for `make programme`
 
 
 def bundled() -> dict[str, Path]:
