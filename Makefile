@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # so there are more workers than cores.
 PYTEST := $(PY) -m pytest tests --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup train test test-fast test-change test-real test-all pytest proofs lint style types mutants wheel bench programme soak scripted standins sglang-cpu sglang-gpu gpu-check seeing vscode osworld-apps containers vm-image osworld-judge agree ray extras smollm gguf chat-templates megatron-today fresh-root clean
+.PHONY: setup train test test-fast test-change test-real test-functions test-sglang test-ray test-all pytest proofs lint style types mutants wheel bench programme soak scripted standins sglang-cpu sglang-gpu gpu-check seeing vscode osworld-apps containers vm-image osworld-judge agree ray extras smollm gguf chat-templates megatron-today fresh-root clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -28,12 +28,18 @@ test-fast: setup
 test-change: test
 	@$(MAKE) --no-print-directory test-real
 
-# Every function on its real application, the tests against real SGLang, and those on several machines with Ray. Where
-# VS Code can't be fetched, its functions are called unavailable.
-test-real: setup sglang-cpu ray
+# Every function on its real application, the tests against real SGLang, and those on several machines with Ray.
+test-real: test-functions test-sglang test-ray
+
+# Where VS Code can't be fetched, its functions are called unavailable.
+test-functions: setup
 	@$(MAKE) --no-print-directory vscode || echo "VS Code could not be set up"
 	.venv/bin/computerrl apis check --repeats 1 --no-targets
+
+test-sglang: setup sglang-cpu
 	COMPUTERRL_TEST_SGLANG=1 $(PY) -m pytest tests/sglang -n 0 -m "not proof"
+
+test-ray: setup ray
 	@COMPUTERRL_MACHINES=1 bash deploy/setup/setup.sh || echo "sshfs could not be set up"
 	COMPUTERRL_TEST_RAY=1 $(PY) -m pytest tests/cluster -n 0 -rs
 
