@@ -34,12 +34,6 @@ def step_rewards(*, verified: bool, well_formed: Sequence[bool]) -> list[float]:
     return [1.0 if verified and formed else 0.0 for formed in well_formed]
 
 
-def teaches(rewards: Sequence[Sequence[float]]) -> bool:
-    """Whether a group has signal: its rewards differ."""
-    flat = [reward for trajectory in rewards for reward in trajectory]
-    return bool(flat) and min(flat) < max(flat)
-
-
 def group_advantages(
     rewards: Sequence[Sequence[float]], *, scaled: bool = True, baseline: Baseline = Baseline.GROUP
 ) -> list[list[float]] | None:
@@ -50,7 +44,9 @@ def group_advantages(
     the group has no signal. Source: ComputerRL (arXiv 2508.14040), step-level GRPO.
     """
     flat = [reward for trajectory in rewards for reward in trajectory]
-    if not teaches(rewards) or (baseline is Baseline.LEAVE_ONE_OUT and sum(map(bool, rewards)) < 2):
+    if not flat or min(flat) == max(flat):
+        return None
+    if baseline is Baseline.LEAVE_ONE_OUT and sum(map(bool, rewards)) < 2:
         return None  # one that took no step is nothing to compare with
     total, mean = math.fsum(flat), math.fsum(flat) / len(flat)
     spread = math.sqrt(math.fsum((reward - mean) ** 2 for reward in flat) / len(flat))

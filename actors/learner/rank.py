@@ -392,7 +392,7 @@ class RankActor(Actor):
             trainer.new_reference()
         trainer.keep_average(msg.average > 0)
         if sft:
-            figures = trainer.cross_entropy_step(micro_batches, msg.lr, rehearsal, msg.epochs)
+            figures = trainer.cross_entropy_step(micro_batches, msg.lr, rehearsal)
         else:
             figures = trainer.grpo_step(micro_batches, msg.lr, msg.objective, msg.epochs, rehearsal)
         if trainer.averaged is not None:

@@ -180,14 +180,13 @@ class Trainer:
         micro_batches: Sequence[MicroBatch],
         lr: float,
         rehearsal: Sequence[Sequence[MicroBatch]] = (),
-        epochs: int = 1,
     ) -> dict[str, float]:
-        """`epochs` optimizer steps on -sum(weight * log pi).
+        """One optimizer step on -sum(weight * log pi).
 
         Figures: those of `grpo_step` that make sense without RL, and accuracy (share of trained tokens that have the
         largest logit).
         """
-        return self._step(micro_batches, lr, None, rehearsal, epochs)
+        return self._step(micro_batches, lr, None, rehearsal)
 
     def grpo_step(
         self,

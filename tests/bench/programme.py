@@ -1,4 +1,4 @@
-"""Plays a programme: arms over seeds, by stages, one run at a time at the lowest priority until the time is up.
+"""Plays a plan: arms over seeds, one run at a time at the lowest priority until the time is up.
 
 `make programme HOURS=2.5` plays what is missing of deploy/entropulse.yaml. What is played next is a function of the
 file, of the results that are there and of the runs' records. Figures of a run that has ended go to `results/NAME`
@@ -47,7 +47,7 @@ def load(path: Path) -> Programme:
     """The programme in file `path`. Raises ConfigError naming the key."""
     plan = typed_yaml.build(typed_yaml.plain(path, str(path)), Programme, source=str(path))
     arms = [plan.base, *(arm for stage in plan.stages for arm in (*stage.arms, *stage.once))]
-    trunks = [arm.trunk for arm in plan.arms.values() if arm.trunk is not None]
+    trunks = [arm.trunk for arm in plan.arms.values()]
     for name, known in (*((arm, plan.arms) for arm in arms), *((trunk, plan.trunks) for trunk in trunks)):
         if name not in known:
             raise ConfigError(f"{path}: {name}: no such arm or trunk; {hint(name, known)}")
@@ -74,11 +74,8 @@ def overrides(programme: Programme, cell: ProgrammeRun) -> list[str]:
 
 
 def origin(programme: Programme, cell: ProgrammeRun) -> ProgrammeRun | None:
-    """The trunk that a run goes on from; None: from none."""
-    arm = programme.arms.get(cell.arm)
-    if cell.stage == TRUNK or arm is None or arm.trunk is None:
-        return None
-    return ProgrammeRun(TRUNK, arm.trunk, cell.seed)
+    """The trunk that a run goes on from; None of a trunk."""
+    return None if cell.stage == TRUNK else ProgrammeRun(TRUNK, programme.arms[cell.arm].trunk, cell.seed)
 
 
 def cells(stage: ArmStage) -> list[ProgrammeRun]:

@@ -3,8 +3,7 @@
     python -m tests.bench.programme_curves deploy/entropulse.yaml branch
 
 writes deploy/pictures/entropulse-branch.png. A line is the mean over the seeds that an arm has. The base has a band,
-from its lowest seed to its highest. An arm that makes fewer, larger steps is drawn at the steps of the others,
-and one that makes none is left out.
+from its lowest seed to its highest. An arm that makes fewer, larger steps is drawn at the steps of the others.
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ def success(run: RunFigures, share: float) -> dict[int, float]:
     return {
         round((one.step - rounds[0].step) / share): fmean(float(episode.success) for episode in one.judged)
         for one in rounds
-        if share
     }
 
 

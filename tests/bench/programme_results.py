@@ -20,7 +20,7 @@ from actors.replay.messages import Phase
 from actors.replay.statistics import Gain, RoundEpisode, VarianceParts, _inside, gain_of_pairs, quantile95
 from runtime.errors import ConfigError
 
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Steps = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -34,7 +34,7 @@ class Arm(_Part, frozen=True, kw_only=True):
 
     note: str = ""
     set: list[str] = []
-    trunk: str | None = "cloned"  # that it goes on from; null begins from the model
+    trunk: str = "cloned"  # that it goes on from
     seed_shift: int = 0  # added to the seed that it draws with
     steps_share: Share = 1.0  # of the stage's RL steps and of those between two rounds
 
@@ -46,7 +46,7 @@ class ArmStage(_Part, frozen=True, kw_only=True):
     seeds: list[Count]
     arms: list[str]
     steps: Steps  # of RL
-    every: Steps  # RL steps between two rounds; the learning rate has fallen before each
+    every: Steps  # RL steps between two rounds; before each the learning rate is the same
     rounds: Steps  # last ones, whose mean is what an arm is judged by
     once: list[str] = []  # arms of the first seed alone
 

@@ -28,15 +28,15 @@ file: smoke
 most_cpu_hours: 1
 base: base
 set: [entropulse.pulses=0]
-trunks: {cloned: [entropulse.total_rl_steps=0]}
+trunks: {cloned: [entropulse.total_rl_steps=0], longer: [entropulse.bc_steps=90]}
 arms:
   base: {}
   aa: {seed_shift: 100}
   pos: {set: [learner.rl.negative_scale=0]}
   loo: {set: [learner.rl.baseline=leave_one_out], steps_share: 0.5}
-  bc: {trunk: null, steps_share: 0, set: [entropulse.bc_steps=90]}
+  late: {trunk: longer}
 stages:
-  - {name: screen, seeds: [0, 1], steps: 4, every: 2, rounds: 1, arms: [base, aa, pos, loo], once: [bc]}
+  - {name: screen, seeds: [0, 1], steps: 4, every: 2, rounds: 1, arms: [base, aa, pos, loo], once: [late]}
 """
 
 
@@ -98,7 +98,7 @@ def test_trunks_come_first_and_seeds_one_after_the_other(plan: programme_results
         found[cell.name] = played(cell.name, {"final": [True]})
     arms = ["base", "aa", "pos", "loo"]
     assert order == [
-        "trunk-cloned-0", *(f"screen-{arm}-0" for arm in arms), "screen-bc-0",
+        "trunk-cloned-0", *(f"screen-{arm}-0" for arm in arms), "trunk-longer-0", "screen-late-0",
         "trunk-cloned-1", *(f"screen-{arm}-1" for arm in arms),
     ]  # fmt: skip
     shutil.rmtree(tmp_path / "trunk-cloned-1")
@@ -124,7 +124,7 @@ def test_a_run_has_its_keys_and_its_origin_from_the_file(plan: programme_results
     assert begin[:8] == [
         "run", "smoke", "--name", "screen-pos-0", "--runs", str(tmp_path), "--from", "trunk-cloned-0",
     ]  # fmt: skip
-    assert "--from" not in programme.words(plan, ProgrammeRun("screen", "bc", 0), tmp_path)
+    assert "--from" not in programme.words(plan, ProgrammeRun("trunk", "cloned", 0), tmp_path)
     ended(tmp_path, "screen-pos-0", None)
     assert programme.words(plan, ProgrammeRun("screen", "pos", 0), tmp_path)[2:5] == [
         "--resume", "--name", "screen-pos-0",

@@ -218,7 +218,6 @@ def test_cross_entropy_learns_and_evaluate_changes_nothing(model: Path) -> None:
     assert first == trainer.evaluate(batches)
     assert first["accuracy"] > 0.3
     assert trainer.cross_entropy_step(batches, 0.0)["loss"] == pytest.approx(first["loss"], rel=1e-5)
-    assert trainer.cross_entropy_step(batches, 0.0, epochs=2)["optimizer_steps"] == 2
 
 
 @pytest.mark.slow

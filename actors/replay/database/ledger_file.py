@@ -54,7 +54,6 @@ CREATE INDEX episodes_round ON episodes(round_id) WHERE round_id IS NOT NULL;
 CREATE INDEX episodes_train ON episodes(seq) WHERE lane = 'train';
 CREATE INDEX episodes_demo ON episodes(seq) WHERE lane = 'demo' AND success = 1;
 CREATE INDEX episodes_live ON episodes(lane, ended_step) WHERE live = 1 AND place IS NULL;
-CREATE INDEX episodes_task ON episodes(task, seq);
 CREATE INDEX episodes_kept ON episodes(stay, task, place) WHERE place IS NOT NULL;
 CREATE TABLE steps(
   token INTEGER NOT NULL, n INTEGER NOT NULL, well_formed INTEGER NOT NULL, ref BLOB NOT NULL,

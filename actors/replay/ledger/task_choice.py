@@ -20,7 +20,7 @@ from actors.replay import events
 from actors.replay.database.transaction import Row, Transaction
 from actors.replay.messages import Fault, Lane
 from actors.replay.rules.groups import GroupEnding, GroupState, nth_of_epochs
-from policy.advantage import AdvantageLevel, teaches
+from policy.advantage import AdvantageLevel
 from runtime.settings import stable_seed
 from runtime.supervision import Quarantine, QuarantinePolicy, QuarantineState
 
@@ -107,13 +107,12 @@ def group_teaches(tx: Transaction, group: Row) -> bool:
         return True
     # A trajectory's reward is its verifier's verdict; a step's also needs the step to be well formed.
     reward = "e.success" if tx.settings.advantage is AdvantageLevel.TRAJECTORY else "e.success AND s.well_formed"
-    rewards = dict[int, list[float]]()
-    for row in tx.rows(
-        f"SELECT e.token, {reward} FROM episodes e JOIN steps s ON s.token = e.token WHERE e.group_id = ?",  # noqa: S608
+    row = tx.row(
+        f"SELECT MIN({reward}) < MAX({reward}) FROM episodes e JOIN steps s ON s.token = e.token "  # noqa: S608
+        "WHERE e.group_id = ?",
         group["id"],
-    ):
-        rewards.setdefault(row[0], []).append(float(bool(row[1])))
-    return teaches(list(rewards.values()))
+    )
+    return row is not None and bool(row[0])
 
 
 class PolicyEstimate(NamedTuple):

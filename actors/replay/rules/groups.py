@@ -66,8 +66,8 @@ class GroupStatus(msgspec.Struct, frozen=True):
 _ENDS_FROM = {
     GroupEnding.TRAINED: {GroupState.LEASED},
     GroupEnding.STALE: {GroupState.READY},
-    # From ready: no success is left to replay. From leased: rewards of one's own are equal, or count for nothing.
-    GroupEnding.ZERO_VARIANCE: {GroupState.OPEN, GroupState.READY, GroupState.LEASED},
+    # From leased: rewards of one's own are equal, or count for nothing.
+    GroupEnding.ZERO_VARIANCE: {GroupState.OPEN, GroupState.LEASED},
     GroupEnding.LOST: {GroupState.OPEN, GroupState.LEASED},  # from leased: its payloads can't be read
     GroupEnding.PHASE_CLOSED: {GroupState.OPEN, GroupState.READY, GroupState.LEASED},
     GroupEnding.ORPHANED: {GroupState.OPEN, GroupState.READY, GroupState.LEASED},

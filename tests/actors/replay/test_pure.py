@@ -116,7 +116,7 @@ def test_slots() -> None:
 
 LIFE = {  # what a group in each state may become
     GroupState.OPEN: {"ready", "zero_variance", "lost", "phase_closed", "orphaned"},
-    GroupState.READY: {"leased", "stale", "zero_variance", "phase_closed", "orphaned"},
+    GroupState.READY: {"leased", "stale", "phase_closed", "orphaned"},
     GroupState.LEASED: {"ready", "trained", "zero_variance", "lost", "phase_closed", "orphaned"},
     GroupState.ENDED: set(),
 }
