@@ -45,7 +45,7 @@ class DemosConfig(Section, frozen=True, kw_only=True):
     ] = 0
     resample_attempts: Annotated[int, tuning("Sets the policy's attempts per task and round of resampling.", ge=0)] = 2
     resample_bc_steps: Annotated[
-        int, tuning("Sets the optimizer steps of cloning after resampling. 0 takes entropulse.bc_steps.", ge=0)
+        int, tuning("Sets the steps of cloning after resampling, at pulses' rate. 0 takes entropulse.bc_steps.", ge=0)
     ] = 0
 
     def __post_init__(self) -> None:

@@ -53,8 +53,7 @@ def learning_rate(config: LearnerConfig, phase: Phase, segment_step: int, segmen
     It rises linearly over the first `warmup_steps` to the phase's rate. Then it stays there (`constant`), or falls
     along a line or half a cosine to `lr_floor` of it at the segment's last step. A segment without a limit keeps its
     rate. A segment that a trigger ends early has not fallen all the way. RL follows `learner.rl`, cloning and pulses
-    `learner.sft`. With `lr_cycle_steps` RL's rate rises and falls again in every cycle of so many steps. Arms with
-    segments of other lengths have then annealed alike before rounds at its multiples.
+    `learner.sft`. With `lr_cycle_steps` RL's rate rises and falls again in every cycle of so many steps.
     """
     rl, sft = config.rl, config.sft
     if phase is Phase.RL and rl.lr_cycle_steps:
@@ -272,10 +271,11 @@ def plan(
 
 
 def _rate(config: LearnerConfig, batch: Batch) -> float:
-    """The step's learning rate. A phase segment that goes on with an optimizer goes on with its rate, too."""
-    joined, limit = batch.steps_joined, batch.stay_limit
-    of_all = None if limit is None else joined + limit
-    return learning_rate(config, batch.phase.phase, joined + batch.stay_step, of_all)
+    """The step's learning rate. RL that goes on with an optimizer goes on with its rate; cloning has that of pulses."""
+    joined, limit, phase = batch.steps_joined, batch.stay_limit, batch.phase.phase
+    if phase is Phase.BC and joined:
+        return learning_rate(config, Phase.PULSE, batch.stay_step, limit)
+    return learning_rate(config, phase, joined + batch.stay_step, None if limit is None else joined + limit)
 
 
 def _advantages(group: GroupRef, payloads: Payloads, config: LearnerConfig) -> list[list[float]] | None:

@@ -348,7 +348,7 @@ class Batch(Message):
     stay_step: int = 0  # versions made in this segment before this one, those before a resume included
     stay_limit: int | None = None  # steps that the rate's schedule has from the segment's first on
     rl_steps: int = 0  # of all segments of RL before this step
-    steps_joined: int = 0  # versions made in the segments just before, whose optimizer and rate this one goes on with
+    steps_joined: int = 0  # versions made in earlier segments, whose optimizer this one goes on with
     remedies: list[str] = []  # in effect, that of the trial under way too
     trial_from: Version | None = None  # the weights before the trial under way, whose checkpoint is needed
 

@@ -73,10 +73,8 @@ def _take_groups(tx: Transaction, segment: LedgerPhaseSegment, msg: messages.Tak
     taken = fresh[: rules.groups_per_step]
     trajectories = [_trajectories(tx, row) for row in taken]
     staleness = [_oldest_of(lineages, msg.trained, trajectory) for group in trajectories for trajectory in group]
-    refs = [
-        messages.GroupRef(group=str(row["id"]), task=row["task"], trajectories=group)
-        for row, group in zip(taken, trajectories, strict=True)
-    ]
+    pairs = zip(taken, trajectories, strict=True)
+    refs = [messages.GroupRef(group=str(row["id"]), task=row["task"], trajectories=of) for row, of in pairs]
     batch = _lease(tx, segment, msg, done, groups=refs, staleness=staleness)
     for row in taken:
         tx.move_group(row, GroupState.LEASED, batch.lease)
@@ -144,7 +142,9 @@ def _lease(
 
 
 def _joined(tx: Transaction, segment: LedgerPhaseSegment) -> int:
-    """Steps of the segments of RL that `segment` follows at once, and whose optimizer it goes on with."""
+    """Steps whose optimizer `segment` goes on with: of all cloning before it, or of RL just before where it tries."""
+    if segment.phase is messages.Phase.BC:
+        return tx.steps_by_phase().get(messages.Phase.BC, 0) - tx.steps_in(segment.root)
     if not tx.settings.tries or segment.phase is not messages.Phase.RL:
         return 0
     stood = (earlier for earlier in tx.path()[1:] if not tx.trial_left(earlier))

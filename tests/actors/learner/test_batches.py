@@ -277,6 +277,8 @@ def test_the_objective_s_settings_reach_the_plan(stored: Stored) -> None:
     cloning = msgspec.structs.replace(batch(Phase.BC, [], [stored.step(4)]), stay_step=1, stay_limit=3)
     made = stored.plan(cloning, config).plan
     assert (made.epochs, made.lr, made.average) == (1, 0.5, 0.0)
+    again = stored.plan(msgspec.structs.replace(cloning, steps_joined=9), config).plan  # after resampling
+    assert again.lr == config.sft.pulse_lr / 2
 
 
 @pytest.mark.parametrize(("phase", "lr"), [(Phase.BC, 3e-3), (Phase.PULSE, 4e-3)])

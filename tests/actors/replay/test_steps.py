@@ -139,6 +139,28 @@ def test_a_stay_of_rl_goes_on_with_the_optimizer_of_the_one_before_it_where_reme
     assert seen == [anew, *second, (True, False, 0), on, anew, on]
 
 
+def test_cloning_after_resampling_joins_the_cloning_before_it_and_a_resume_joins_nothing(start: Start) -> None:
+    play = start(demos=1)
+    play.demonstrate(1)
+    seen = []
+
+    def clone(steps: int) -> None:
+        for _ in range(steps):
+            batch = play.batch()
+            seen.append((batch.phase.index, batch.stay_step, batch.steps_joined))
+            play.trained(batch)
+
+    play.phase(Phase.BC, steps=3)
+    clone(3)
+    play.phase(Phase.DEMO)
+    play.resumed("1.2", "0.2")  # from a checkpoint before it: cloning goes on with another index
+    clone(1)
+    play.phase(Phase.DEMO)
+    play.phase(Phase.BC, steps=3)
+    clone(2)
+    assert seen == [(1, 0, 0), (1, 1, 0), (1, 2, 0), (3, 2, 0), (5, 0, 3), (5, 1, 3)]
+
+
 def test_a_checkpoint_that_nobody_told_of_makes_its_steps_final_when_a_resume_goes_on_from_it(start: Start) -> None:
     play = start(max_staleness=3)
     two_steps(play)
