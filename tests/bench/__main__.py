@@ -21,6 +21,7 @@ BENCHES = {
     "sampler": "tokens per second of engines on growing episodes: embedded, SGLang, transformers",
     "learner": "a step of RL on a run's newest groups, prompts shared and whole",
     "remembered": "episodes of a run played again on real desktops: whether they agree with its memo; needs root",
+    "visited": "how sure weights are at the states that a run's rounds showed, kept fixed while weights change",
     "in_context": "what a model answers on families that it never learned, by what its prompt says of them",
     "shapes": "steps of larger shapes with random weights, and the share of a GPU's arithmetic that they use (MFU)",
 }
