@@ -18,12 +18,12 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python, and of TOML that it reads.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (132, 3),
-    "actors/cluster": (14098, 71),
+    "actors/cluster": (14087, 71),
     "actors/desktop": (11074, 47),
-    "actors/entropulse": (836, 5),
+    "actors/entropulse": (810, 5),
     "actors/front": (1400, 10),
-    "actors/learner": (2371, 10),
-    "actors/replay": (6028, 28),
+    "actors/learner": (2360, 10),
+    "actors/replay": (6006, 28),
     "actors/sampler": (3101, 14),
     "apis": (941, 6),
     "apis/actions": (824, 6),

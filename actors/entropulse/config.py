@@ -26,11 +26,11 @@ class EntropulseConfig(Section, frozen=True, kw_only=True):
     rl_steps_per_phase: Annotated[
         int, key("Ends an RL phase before a pulse after this many steps. 0 waits for its plateau.", ge=0)
     ] = 0
-    pulses: Annotated[int, key("Sets how often RL is left for a pulse, or a remedy is tried.", ge=0)] = 1
+    pulses: Annotated[int, key("Sets how often RL is left for a pulse, or one is tried.", ge=0)] = 1
     pulse_steps: Annotated[int, key("Sets the optimizer steps of one pulse.", ge=0)] = 40
     pulse: Annotated[
         Literal["full", "trials"],
-        tuning("Chooses what happens at a pulse. full is Entropulse; trials tries a remedy and may undo it."),
+        tuning("Chooses what happens at a pulse. full is Entropulse; trials tries one and may undo it."),
     ] = "full"
     trial_tasks: Annotated[
         int, tuning("Judges a trial on up to so many training tasks, before it and after it.", ge=FEWEST_TRIAL_TASKS)
@@ -86,7 +86,6 @@ class EntropulseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     samplers: list[str]
     trial_tasks: list[str] = []  # that trials are judged on, and their digest likewise
     trial_set: str = ""
-    remedies: list[str] = []  # that would change something
     single_version: bool = False  # engines hold one version: the oldest open round's, while RL draws nothing
     replay: str = "replay"
     learner: str = "learner"

@@ -1,4 +1,4 @@
-"""What the curves of RL say beyond chance: a plateau, what is wrong, and what a trial was worth.
+"""What the curves of RL say beyond chance: a plateau, collapsed entropy, and what a trial was worth.
 
 Pure functions of success and entropy, one value for each optimizer step.
 """
@@ -6,7 +6,7 @@ Pure functions of success and entropy, one value for each optimizer step.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import msgspec
@@ -18,7 +18,7 @@ LEAVE = 1.15
 FIT_MOST = 4  # windows
 LOWEST = 1e-6  # nats; a lower entropy counts as this
 _Z = 3.2905  # standard normal quantile of CONFIDENCE
-_SICK_Z, _FLAT_Z = 2.807, 1.645  # of 0.9975 and 0.95: a trial is undone where it was not needed
+_SICK_Z, _FLAT_Z = 2.807, 1.645  # of 0.9975 and 0.95
 _MOST_CORRELATED = 0.9
 
 
@@ -99,7 +99,7 @@ def _look(success: Sequence[float], entropy: Sequence[float], config: Entropulse
     steps = len(success)
     fitted = min(steps, max(config.plateau_window, min(steps // 2, FIT_MOST * config.plateau_window)))
     slope, error, noise, correlation = fit(success[-fitted:])
-    start, now, bound = _entropy_change(entropy, config, _Z)
+    start, now, bound = _entropy_change(entropy, config)
     return Look(
         steps=steps,
         fitted=fitted,
@@ -114,14 +114,12 @@ def _look(success: Sequence[float], entropy: Sequence[float], config: Entropulse
     )
 
 
-def _entropy_change(entropy: Sequence[float], config: EntropulseConfig, z: float) -> tuple[float, float, float]:
-    """Means of ln entropy over half a window at its start and now, and the upper bound at `z` of the second less the
-    first.
-    """
+def _entropy_change(entropy: Sequence[float], config: EntropulseConfig) -> tuple[float, float, float]:
+    """Means of ln entropy over half a window at its start and now, and the upper bound of the second less the first."""
     logs = [math.log(max(value, LOWEST)) for value in entropy]
     few = max(1, config.plateau_window // 2)
     start, now = sum(logs[:few]) / few, sum(logs[-few:]) / few
-    return start, now, now - start + quantile(len(logs) - 2, z) * successive_noise(logs) * math.sqrt(2 / few)
+    return start, now, now - start + quantile(len(logs) - 2) * successive_noise(logs) * math.sqrt(2 / few)
 
 
 def fit(values: Sequence[float]) -> tuple[float, float, float, float]:
@@ -165,47 +163,39 @@ def quantile(freedom: int, z: float = _Z) -> float:
     return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
-POSITIVES, PULSE = "positives", "pulse"  # remedies: learn from successes alone, or a pulse
-# What may help against falling success, and against collapsed entropy, in the order of trial.
-FALLING, COLLAPSED = (POSITIVES, PULSE), (PULSE,)
-KEEP_CHANCE = 0.3  # a remedy is kept if two equal policies differ so much in fewer cases than this
+KEEP_CHANCE = 0.3  # a pulse is kept if two equal policies differ so much in fewer cases than this
 
 
-def diagnose(
-    success: Sequence[float], entropy: Sequence[float], left: Collection[str], config: EntropulseConfig
-) -> tuple[str, dict[str, float]] | None:
-    """The remedy to try, one of those `left`, and the evidence; None where nothing is surely wrong or none is left.
+def collapsed(success: Sequence[float], entropy: Sequence[float], config: EntropulseConfig) -> dict[str, float] | None:
+    """The evidence that entropy has collapsed, so that a pulse is tried; None where it surely has not yet.
 
-    Of success and entropy per step since the last kept remedy. A line is fitted to the last steps of success, at most
-    `FIT_MOST` windows:
+    `success` (shares) and `entropy` (nats per token) hold a value for each step of RL since the last pulse that was
+    kept. A line is fitted to ln entropy over all steps, and one to the last steps of success, at most `FIT_MOST`
+    windows. Entropy has collapsed where the upper bound of its end against its start is below `entropy_share`, unless
+    the lower bound of success's rise per window is `plateau_gain` or more.
 
-    - *falling*: the upper bound of its rise is below 0.
-    - *collapsed*: the upper bound of its rise per window is below `plateau_gain`, and entropy has surely fallen below
-      `entropy_share` of its start.
-
-    A trial is undone where it brings nothing, so these bounds are less strict than those of `plateau`.
+    A batch's entropy scatters by a factor of two from task to task, hence a line over all steps. A pulse that brings
+    nothing is undone, so these bounds are less strict than those of `plateau`.
     """
     steps = min(len(success), len(entropy))
-    if steps < config.plateau_window:
+    if steps < _first(config):
         return None
     fitted = min(steps, FIT_MOST * config.plateau_window)
     slope, error, noise, _ = fit(success[steps - fitted : steps])
-    upper, flat = (slope + quantile(fitted - 2, z) * error for z in (_SICK_Z, _FLAT_Z))
-    _, _, change = _entropy_change(entropy[:steps], config, _SICK_Z)
-    seen = {"fitted": float(fitted), "slope": slope, "noise": noise, "slope_upper": upper}
-    level = {"rise_upper": flat * config.plateau_window, "entropy_ratio_upper": math.exp(change)}
-    collapsed = level["rise_upper"] < config.plateau_gain and level["entropy_ratio_upper"] < config.entropy_share
-    for ill, remedies, evidence in ((upper < 0, FALLING, seen), (collapsed, COLLAPSED, seen | level)):
-        if ill and (remedy := next((one for one in remedies if one in left), "")):
-            return remedy, evidence
-    return None
+    lower = (slope - quantile(fitted - 2, _FLAT_Z) * error) * config.plateau_window
+    fall, doubt, _, _ = fit([math.log(max(value, LOWEST)) for value in entropy[:steps]])
+    ratio, upper = (math.exp((fall + z * doubt) * (steps - 1)) for z in (0.0, quantile(steps - 2, _SICK_Z)))
+    if lower >= config.plateau_gain or upper >= config.entropy_share:
+        return None
+    seen = {"fitted": float(fitted), "slope": slope, "noise": noise, "rise_lower": lower}
+    return seen | {"entropy_ratio": ratio, "entropy_ratio_upper": upper} | _limits(config)
 
 
 def worth_keeping(gained: int, lost: int) -> tuple[bool, dict[str, float]]:
-    """Whether a trial's remedy is kept: an exact sign test, one-sided, on instances that one round alone solved.
+    """Whether a pulse that was tried is kept: an exact sign test, one-sided, on instances that one round alone solved.
 
     `gained` were solved after the trial and not before it, `lost` the reverse. Also the evidence. The bound is loose:
-    on a hundred instances a strict one would undo most remedies that help by a few points.
+    on a hundred instances a strict one would undo most pulses that help by a few points.
     """
     differ = gained + lost
     chance = sum(math.comb(differ, n) for n in range(gained, differ + 1)) / 2**differ

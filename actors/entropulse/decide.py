@@ -162,64 +162,49 @@ def _trial(
 
     None while the segment makes its steps, and at the end of RL.
     """
-    config, number = settings.entropulse, len(trials.begun)
+    config = settings.entropulse
     if trials.state == "going_back":
-        return Remain(f"the learner to go back to the weights before trial {number}")
+        return Remain(f"the learner to go back to the weights before trial {trials.begun}")
     if trials.state == "left":
         return _to_rl(figures, settings, "after_trial", evidence)
-    in_rl, done = figures.phase.phase is Phase.RL, figures.steps.get(Phase.RL, 0)
-    if trials.remedy and in_rl and 0 < config.max_unused_groups <= figures.groups_wasted:
-        return _switch(figures, Phase.RL, f"{ROLLED_BACK}{trials.remedy}", evidence, 0)
     if not figures.phase_limit or not _limit_reached(figures):
         return None
     if figures.checkpointed != figures.trained:
         return Remain("a checkpoint of the last step")
-    if trials.remedy:
-        if (due := _trial_round(figures, settings, number, after=True)) is not None:
-            return due
-        if not trials.judged:
-            return Remain(f"the verdict of trial {number}")
-        keep, seen = curves.worth_keeping(trials.gained, trials.lost)
-        if not keep:
-            return _switch(figures, Phase.RL, f"{ROLLED_BACK}{trials.remedy}", evidence | seen, 0)
-    # After a verdict that might undo the weights it would have been played on.
-    if in_rl and (due := _periodic(figures, settings, done, exact=True)) is not None:
+    if trials.under_way:
+        return _verdict(figures, settings, trials, evidence)
+    done = figures.steps.get(Phase.RL, 0)
+    if (due := _periodic(figures, settings, done, exact=True)) is not None:
         return due
-    if trials.remedy:
-        return _to_rl(figures, settings, f"{KEPT}{trials.remedy}", evidence | seen)
-    if in_rl and done >= config.total_rl_steps:
+    if done >= config.total_rl_steps:
         return None
-    found = None if _pulses_left(figures, config) <= 0 else _remedy(figures, settings, trials)
-    if found is None:
+    seen = None
+    if _pulses_left(figures, config) > 0 and figures.successes_kept:
+        seen = curves.collapsed(trials.success, trials.entropy, config)
+    if seen is None:
         return _to_rl(figures, settings, "counted", evidence)
-    if (due := _trial_round(figures, settings, number + 1, after=False)) is not None:
-        return due
-    remedy, seen = found
-    pulse = remedy == curves.PULSE
-    phase, steps = (Phase.PULSE, config.pulse_steps) if pulse else (Phase.RL, config.rl_steps_per_phase)
-    return _switch(figures, phase, f"{TRIAL}{remedy}", evidence | seen, steps)
+    if (due := _round(figures, settings, trial_round(trials.begun + 1, after=False), exact=True, trial=True)) is None:
+        return _switch(figures, Phase.PULSE, TRIAL, evidence | seen, config.pulse_steps)
+    return due
 
 
-def _remedy(
-    figures: Figures, settings: EntropulseSettings, trials: TrialFigures
-) -> tuple[str, dict[str, float]] | None:
-    """What `curves.diagnose` would try of the remedies that were not tried. A pulse needs successes."""
-    left = [one for one in settings.remedies if one not in trials.begun]
-    left = [one for one in left if one != curves.PULSE or figures.successes_kept]
-    return curves.diagnose(trials.success, trials.entropy, left, settings.entropulse)
-
-
-def _trial_round(
-    figures: Figures, settings: EntropulseSettings, number: int, *, after: bool
-) -> OpenRound | Remain | None:
-    """The round before or after trial `number`, if it is not open yet, once engines have room for it."""
-    return _round(figures, settings, trial_round(number, after=after), exact=True, trial=True)
+def _verdict(
+    figures: Figures, settings: EntropulseSettings, trials: TrialFigures, evidence: dict[str, float]
+) -> Decision:
+    """Whether the pulse that was tried is kept, once both of its rounds are over."""
+    after = _round(figures, settings, trial_round(trials.begun, after=True), exact=True, trial=True)
+    if after is not None or not trials.judged:
+        return after or Remain(f"the verdict of trial {trials.begun}")
+    keep, seen = curves.worth_keeping(trials.gained, trials.lost)
+    if keep:
+        return _to_rl(figures, settings, KEPT, evidence | seen)
+    return _switch(figures, Phase.RL, ROLLED_BACK, evidence | seen, 0)
 
 
 def _pulses_left(figures: Figures, config: EntropulseConfig) -> int:
-    """How many of the run's pulses or trials are still to come."""
+    """How many of the run's pulses, or trials of one, are still to come."""
     if figures.trials is not None:
-        return config.pulses - len(figures.trials.begun)
+        return config.pulses - figures.trials.begun
     return config.pulses - figures.stays.get(Phase.PULSE, 0) if config.pulse_steps else 0
 
 

@@ -21,7 +21,7 @@ from actors.errors import FencedOff
 from actors.learner import batches, messages
 from actors.learner.batches import Exercises, UnreadableError, WithoutSignalError, read_payloads
 from actors.learner.broadcast import Publisher
-from actors.learner.config import LearnerSettings, remedied
+from actors.learner.config import LearnerSettings
 from actors.learner.folders import Exports, RunFolders, checkpoint_of, newest_known, on_disk
 from actors.learner.probe import Probe
 from actors.learner.rank import meeting_s
@@ -238,7 +238,7 @@ class LearnerActor(Actor):
             self._probe.keep(stored.values())
         read = time.perf_counter()
         plan_id = f"{batch.lease}:{version}"
-        learner = remedied(self.config.learner, batch.remedies)
+        learner = self.config.learner
         epochs = learner.rl.epochs if batch.phase.phase is ledger.Phase.RL else 1
         rehearsal = [] if self._exercises is None else self._exercises.of(version, learner, epochs)
         planned = batches.plan(

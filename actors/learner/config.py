@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, ClassVar, Literal
 
@@ -240,16 +239,6 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
             lora=self.lora,
             vision=self.vision,
         )
-
-
-# What remedies of the supervisor's trials change of `learner.rl`; a pulse changes nothing.
-REMEDIES = {"positives": {"negative_scale": 0.0}}
-
-
-def remedied(config: LearnerConfig, remedies: Iterable[str]) -> LearnerConfig:
-    """`config` with what `remedies` change, later ones over earlier ones."""
-    changes = {key: value for name in remedies for key, value in REMEDIES.get(name, {}).items()}
-    return msgspec.structs.replace(config, rl=msgspec.structs.replace(config.rl, **changes)) if changes else config
 
 
 class GroupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

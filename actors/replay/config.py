@@ -153,7 +153,7 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     @property
     def tries(self) -> bool:
-        """Whether the supervisor tries remedies, and RL that follows RL goes on with its optimizer and its rate."""
+        """Whether the supervisor tries pulses, and RL that follows RL goes on with its optimizer and its rate."""
         return self.pulse == "trials"
 
     def __post_init__(self) -> None:

@@ -201,7 +201,7 @@ class StepEvidence(Value):
     sampled_entropy_nats: float | None = None  # per token, of the same episodes as `success`; see `task_choice.played`
 
 
-TRIAL, KEPT, ROLLED_BACK = "trial:", "kept:", "rolled_back:"  # causes of segments; the remedy's name follows
+TRIAL, KEPT, ROLLED_BACK = "trial", "kept", "rolled_back"  # causes of segments
 
 
 def trial_round(number: int, *, after: bool) -> str:
@@ -210,12 +210,12 @@ def trial_round(number: int, *, after: bool) -> str:
 
 
 class TrialFigures(Value):
-    """What a supervisor that tries remedies decides by."""
+    """What a supervisor that tries pulses decides by."""
 
-    remedy: str  # that the current segment tries; "" of any other
-    begun: list[str]  # remedies of all trials, in order, those rolled back too
+    under_way: bool  # the current segment is a trial, or goes on with one
+    begun: int  # trials, those rolled back too
     state: Literal["", "going_back", "left"]  # its verdict was to roll back: the learner is to go back, or has
-    success: list[float]  # of each RL step since the last remedy was kept
+    success: list[float]  # of each RL step since the last pulse that was kept
     entropy: list[float]  # nats per token, likewise
     judged: bool  # the newest trial's rounds are closed, or its first was abandoned
     gained: int  # instances that its second round alone solved
@@ -349,7 +349,6 @@ class Batch(Message):
     stay_limit: int | None = None  # steps that the rate's schedule has from the segment's first on
     rl_steps: int = 0  # of all segments of RL before this step
     steps_joined: int = 0  # versions made in earlier segments, whose optimizer this one goes on with
-    remedies: list[str] = []  # in effect, that of the trial under way too
     trial_from: Version | None = None  # the weights before the trial under way, whose checkpoint is needed
 
 

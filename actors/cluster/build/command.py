@@ -100,7 +100,8 @@ def build(args: argparse.Namespace) -> int:
     numbered = [f"{number}. {output.clean(text)}" for number, text in enumerate(exemplars, 1)]
     parts = [f"# Functions for {api.title}", head, tables.markdown(report), trial, "Tasks:", "\n".join(numbered)]
     built.put(folder / REPORT, ("\n\n".join(filter(None, parts)) + "\n").encode())
-    built.write(folder, replace(api, functions=kept))
+    if kept:
+        built.write(folder, replace(api, functions=kept))
     if args.json:
         output.document(outcomes)
     else:

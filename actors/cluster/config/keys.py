@@ -211,9 +211,7 @@ def _phases(deploy: Deploy) -> str:
         beside = f" with {count(shown, 'demonstration')} each" if shown else ""
         parts.append(f"{bound}{most} x {count(phases.pulse_steps, 'step')} of pulse{beside}")
     if most and phases.pulse == "trials":
-        parts.append(
-            f"up to {count(most, 'trial')} of remedies, each judged on up to {phases.trial_tasks} training tasks"
-        )
+        parts.append(f"up to {count(most, 'trial')} of a pulse, judged on up to {phases.trial_tasks} training tasks")
     if most < phases.pulses and phases.pulse == "full" and phases.total_rl_steps and phases.pulse_steps:
         parts.append(f"no room for {count(phases.pulses - most, 'more pulse' if most else 'pulse')}")
     return ", ".join(parts) or "none"

@@ -31,7 +31,7 @@ class Lanes(msgspec.Struct, frozen=True, kw_only=True):
         return tasks.digest(self.eval)
 
     def trial(self, most: int) -> list[str]:
-        """The training tasks by which trials of remedies are judged, at most so many, spread over all of them."""
+        """The training tasks by which trials of pulses are judged, at most so many, spread over all of them."""
         few = min(most, len(self.train))
         return [self.train[n * len(self.train) // few] for n in range(few)]
 

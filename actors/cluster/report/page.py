@@ -189,8 +189,8 @@ def phases_of(run: RunFigures) -> TextTable:
 
 
 def trials_of(run: RunFigures) -> TextTable:
-    """Each decision of a supervisor that tries remedies, with what it was made by."""
-    return _switches(run.trials, "Remedies that the supervisor tried")
+    """Each decision of a supervisor that tries pulses, with what it was made by."""
+    return _switches(run.trials, "Pulses that the supervisor tried")
 
 
 def _switches(switches: Iterable[Switch], caption: str = "") -> TextTable:

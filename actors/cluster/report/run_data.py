@@ -81,7 +81,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     started: str
     key: str  # shared by the seeds of one deploy file
     switches: list[Switch]
-    trials: list[Switch] = []  # of remedies: their beginnings and verdicts, those of undone trials too
+    trials: list[Switch] = []  # of pulses: their beginnings and verdicts, those of undone trials too
     rounds: list[EvaluationRound]
     gains: list[Compared]  # from the first to the last round of each decoding
     steps: list[StepFigures]

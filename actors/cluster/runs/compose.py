@@ -16,7 +16,7 @@ from actors.cluster.config import keys
 from actors.cluster.config.lanes import Lanes, members_of, pool_of, routes_of
 from actors.cluster.config.schema import Deploy, SeatsConfig
 from actors.cluster.runs import recordings
-from actors.cluster.runs.refusals import Named, remedies
+from actors.cluster.runs.refusals import Named
 from actors.desktop import memo as memos
 from actors.desktop.actor import DesktopSeat
 from actors.desktop.config import SEATS_ENV, E2bConfig, EndpointConfig, SandboxConfig
@@ -308,7 +308,6 @@ def _supervisor(deploy: Deploy, lanes: Lanes, samplers: list[str]) -> ActorSpec:
         task_set=lanes.task_set,
         trial_tasks=tried,
         trial_set=digest(tried),
-        remedies=remedies(deploy),
         samplers=samplers,
         single_version=deploy.samplers.single_version,
     )

@@ -18,8 +18,6 @@ from actors.cluster.runs import ledgers, recordings, trackers, versions
 from actors.desktop import memo as memos
 from actors.desktop.config import SCREEN_OF_APPS, screen_of
 from actors.entropulse.config import FEWEST_TRIAL_TASKS
-from actors.entropulse.curves import PULSE
-from actors.learner.config import REMEDIES, remedied
 from actors.sampler.config import SglangConfig, attached_key
 from apis import catalogue
 from apis.applications import CANVAS
@@ -251,20 +249,13 @@ def _no_effect(deploy: Deploy, named: Named) -> None:
         raise ConfigError(f"entropulse.pulse is trials: {wrong}")
 
 
-def remedies(deploy: Deploy) -> list[str]:
-    """The remedies of the supervisor's trials that would change something."""
-    changing = [name for name in REMEDIES if remedied(deploy.learner, [name]) != deploy.learner]
-    return changing + [PULSE] * bool(deploy.entropulse.pulse_steps)
-
-
 def _no_trial(deploy: Deploy, named: Named) -> str:
     there = len(named.lanes.train)
     if not deploy.entropulse.rl_steps_per_phase:
-        return "entropulse.rl_steps_per_phase says how many steps of RL one takes, and is 0"
+        return "entropulse.rl_steps_per_phase says how many steps of RL come between two, and is 0"
     if there < FEWEST_TRIAL_TASKS:
         return f"tasks.train has {count(there, 'task')}, and one is judged on {FEWEST_TRIAL_TASKS} at least"
-    none = "learner.rl.negative_scale is 0 already, and entropulse.pulse_steps is 0"
-    return "" if remedies(deploy) else f"no remedy would change anything: {none}"
+    return "" if deploy.entropulse.pulse_steps else "entropulse.pulse_steps says how long the pulse is, and is 0"
 
 
 _TRAINING = (_model, _trackers, _idle_phases, _out_of_reach, _shared_round, _collective, _turns, _no_effect)

@@ -303,7 +303,7 @@ def fork_point(named: str, runs: Path) -> ForkPoint:
             tried = queries.made_in_trials(db)
         known = [one for one in known if one not in tried]
         if version in tried:
-            raise ConfigError(f"--from {named}: {version} was made in a trial of a remedy; {hint(version, known)}")
+            raise ConfigError(f"--from {named}: {version} was made in a trial of a pulse; {hint(version, known)}")
     if not known:
         raise ConfigError(f"--from {named}: run {name} holds no checkpoint that its ledger knows")
     if version and version not in known:

@@ -51,17 +51,17 @@ def phases(db: Database) -> list[Row]:
 
 
 def trials(db: Database) -> list[Row]:
-    """The segments in which a remedy was tried, kept or rolled back, in order, undone ones too; columns likewise."""
-    sql = "SELECT * FROM stays WHERE idx = root AND (cause GLOB ? OR cause GLOB ? OR cause GLOB ?) ORDER BY idx"
-    return db.execute(sql, [f"{verdict}*" for verdict in (TRIAL, KEPT, ROLLED_BACK)]).fetchall()
+    """The segments in which a pulse was tried, kept or rolled back, in order, undone ones too; columns likewise."""
+    sql = "SELECT * FROM stays WHERE idx = root AND cause IN (?, ?, ?) ORDER BY idx"
+    return db.execute(sql, (TRIAL, KEPT, ROLLED_BACK)).fetchall()
 
 
 def made_in_trials(db: Database) -> set[str]:
-    """The versions that were made while a remedy was tried."""
+    """The versions that were made while a pulse was tried."""
     rows = db.execute(
         "SELECT l.made FROM leases l JOIN stays s ON s.idx = l.stay JOIN stays r ON r.idx = s.root"
-        " WHERE l.made IS NOT NULL AND r.cause GLOB ?",
-        (f"{TRIAL}*",),
+        " WHERE l.made IS NOT NULL AND r.cause = ?",
+        (TRIAL,),
     )
     return {row[0] for row in rows}
 
@@ -172,7 +172,7 @@ def round_tallies(db: Database, round_id: int) -> list[tuple[int, int]]:
 
 
 def rounds(db: Database) -> list[Row]:
-    """The rounds of held-out tasks that count, in the order of opening; none of a trial of a remedy."""
+    """The rounds of held-out tasks that count, in the order of opening; none of a trial."""
     sql = "SELECT * FROM rounds WHERE abandoned = 0 AND name NOT GLOB 'trial[0-9]*' ORDER BY id"
     return db.execute(sql).fetchall()
 

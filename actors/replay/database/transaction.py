@@ -166,10 +166,9 @@ class Transaction:
 
     def trial_left(self, segment: LedgerPhaseSegment) -> bool:
         """Whether the learner has gone back to the beginning of `segment`, a trial, and another segment is due."""
-        if not self.settings.tries or not (root := self.segment(segment.root)).cause.startswith(TRIAL):
+        if not self.settings.tries or (root := self.segment(segment.root)).cause != TRIAL:
             return False
-        verdict = ROLLED_BACK + root.cause.removeprefix(TRIAL)
-        return self.row("SELECT 1 FROM stays WHERE idx > ? AND cause = ?", root.idx, verdict) is not None
+        return self.row("SELECT 1 FROM stays WHERE idx > ? AND cause = ?", root.idx, ROLLED_BACK) is not None
 
     def rate_limit(self, segment: LedgerPhaseSegment) -> int | None:
         """Steps over which the learning rate runs, from this segment's first on.

@@ -130,42 +130,25 @@ def marked(tx: Transaction) -> RateMark:
     return msgspec.json.decode(tx.meta(_MARK) or "{}", type=RateMark)
 
 
-def tried(tx: Transaction, segment: LedgerPhaseSegment) -> str:
-    """The remedy that `segment` tries; "" where it tries none."""
-    return _remedy(tx.segment(segment.root).cause, TRIAL)
-
-
-def _remedy(cause: str, verdict: str) -> str:
-    return cause.removeprefix(verdict) if cause.startswith(verdict) else ""
-
-
-def _roots(tx: Transaction) -> list[LedgerPhaseSegment]:
-    """The segments that led to the learner's weights as each began, oldest first; those of trials undone, too."""
-    return [tx.segment(segment.root) for segment in tx.path()[::-1]]
-
-
-def remedies(tx: Transaction) -> list[str]:
-    """What is in effect: what was kept, and what is tried now."""
-    if not tx.settings.tries:
-        return []
-    now = tried(tx, tx.segment())
-    return [one for root in _roots(tx) if (one := _remedy(root.cause, KEPT))] + [now] * bool(now)
+def tried(tx: Transaction, segment: LedgerPhaseSegment) -> bool:
+    """Whether `segment` is a trial, or goes on with one after a resume."""
+    return tx.settings.tries and tx.segment(segment.root).cause == TRIAL
 
 
 def trials(tx: Transaction) -> TrialFigures | None:
-    """What a supervisor that tries remedies decides by; None for another."""
+    """What a supervisor that tries pulses decides by; None for another."""
     if not tx.settings.tries:
         return None
-    segment, roots = tx.segment(), _roots(tx)
-    begun = [one for root in roots if (one := _remedy(root.cause, TRIAL))]
-    since = max((root.idx for root in roots if root.cause.startswith(KEPT)), default=0)
-    going_back = segment.cause.startswith(ROLLED_BACK)
+    segment, roots = tx.segment(), [tx.segment(one.root) for one in tx.path()]  # those of trials undone, too
+    begun = sum(root.cause == TRIAL for root in roots)
+    since = max((root.idx for root in roots if root.cause == KEPT), default=0)
+    going_back = segment.cause == ROLLED_BACK
     curve = tx.rows(
         "SELECT l.success, l.entropy FROM leases l JOIN stays s ON s.idx = l.stay WHERE l.state = 'trained' "
         "AND s.phase = ? AND s.idx >= ? AND l.entropy IS NOT NULL ORDER BY l.id",
         *(Phase.RL, since),
     )
-    before, after = (trial_round(len(begun), after=late) for late in (False, True))
+    before, after = (trial_round(begun, after=late) for late in (False, True))
     states = {row["name"]: row["closed"] for row in tx.rows("SELECT name, closed FROM rounds WHERE abandoned = 0")}
     both = tx.row(
         "SELECT TOTAL(b.success > a.success), TOTAL(b.success < a.success) FROM rounds r "
@@ -175,7 +158,7 @@ def trials(tx: Transaction) -> TrialFigures | None:
     )
     gained, lost = both or (0, 0)
     return TrialFigures(
-        remedy="" if going_back else tried(tx, segment),
+        under_way=not going_back and tried(tx, segment),
         begun=begun,
         state="going_back" if going_back else "left" if tx.trial_left(segment) else "",
         success=[row["success"] for row in curve],

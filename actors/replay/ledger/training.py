@@ -42,7 +42,7 @@ def take(tx: Transaction, msg: messages.Take) -> messages.Batch | messages.Nothi
         raise LedgerError(f"the learner is at {msg.trained}, the ledger knows {tx.trained}: resume before taking")
     for row in tx.rows("SELECT * FROM leases WHERE state = 'out' AND learner = ?", msg.learner):
         give_back(tx, row, "the learner asked again")
-    if segment.cause.startswith(messages.ROLLED_BACK):
+    if segment.cause == messages.ROLLED_BACK:
         return messages.NothingToTake(final=False, back_to=tx.path()[1].start)
     done = tx.steps_in(segment.root)
     limit = tx.step_limit(segment)
@@ -127,7 +127,6 @@ def _lease(
         stay_limit=tx.rate_limit(segment),
         steps_joined=joined,
         rl_steps=tx.steps_by_phase().get(messages.Phase.RL, 0) if segment.phase is messages.Phase.RL else 0,
-        remedies=phases.remedies(tx),
         trial_from=tx.segment(segment.root).start if phases.tried(tx, segment) else None,
     )
     tx.execute(
@@ -247,9 +246,7 @@ def resumed(tx: Transaction, msg: messages.LearnerResumed) -> Done:
         raise LedgerError(f"{msg.parent} was undone: the learner is at {tx.trained}, which does not descend from it")
     # A folder keeps the name that its weights had when they were saved. Where an earlier resume from it gave them
     # another, what was begun under that name since (a segment, a round) still refers to the same weights.
-    names = [tx.checkpointed] + [
-        one.start for one in tx.path()[1:2] if tx.segment().cause.startswith(messages.ROLLED_BACK)
-    ]
+    names = [tx.checkpointed] + [one.start for one in tx.path()[1:2] if tx.segment().cause == messages.ROLLED_BACK]
     parent = next((name for name in names if name and _same_weights(lineages, name, msg.parent)), msg.parent)
     tx.execute("INSERT INTO lineages VALUES(?, ?)", msg.version.lineage, str(parent))
     tx.set_meta("trained", str(msg.version))

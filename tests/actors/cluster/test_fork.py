@@ -94,11 +94,11 @@ def test_a_fork_is_refused_by_its_flag_or_by_its_key(tmp_path: Path) -> None:
         requests.resolve(wanted(cli.build_parser().parse_args([*words, "--resume", "--name", "trunk"])))
 
 
-def test_a_fork_goes_on_from_before_a_trial_of_a_remedy_and_not_from_within_it(tmp_path: Path) -> None:
-    trunk(tmp_path, cause="trial:positives")
+def test_a_fork_goes_on_from_before_a_trial_of_a_pulse_and_not_from_within_it(tmp_path: Path) -> None:
+    trunk(tmp_path, cause="trial")
     assert requests.fork_point("trunk", tmp_path).version == "0.2"
     with pytest.raises(
-        ConfigError, match=r"^--from trunk@0\.3: 0\.3 was made in a trial of a remedy; did you mean 0\.2"
+        ConfigError, match=r"^--from trunk@0\.3: 0\.3 was made in a trial of a pulse; did you mean 0\.2"
     ):
         requests.fork_point("trunk@0.3", tmp_path)
 

@@ -57,8 +57,8 @@ def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
     [
         (["entropulse.total_rl_steps=8"], "8 steps of RL in 1 phase, no room for 4 pulses"),
         (
-            ["entropulse.pulse=trials", "entropulse.pulse_steps=0", "learner.rl.negative_scale=1"],
-            "up to 4 trials of remedies, each judged on up to 100 training tasks",
+            ["entropulse.pulse=trials"],
+            "up to 4 trials of a pulse, judged on up to 100 training tasks",
         ),
         (
             ["entropulse.total_rl_steps=56"],

@@ -116,7 +116,7 @@ def test_cloning_plays_nothing_and_tells_its_own_entropy(start: Start) -> None:
 
 
 @pytest.mark.parametrize("pulse", ["full", "trials"])
-def test_a_stay_of_rl_goes_on_with_the_optimizer_of_the_one_before_it_where_remedies_are_tried(
+def test_a_stay_of_rl_goes_on_with_the_optimizer_of_the_one_before_it_where_pulses_are_tried(
     start: Start, pulse: str
 ) -> None:
     play = start(max_staleness=9, pulse=pulse)
