@@ -77,7 +77,7 @@ def sure(folder: Path, name: str, steps: list[StepPayload]) -> Sure:
             tokens += len(answer)
     return Sure(
         round=name,
-        weights=f"{folder.parents[1].name}/{folder.name}",
+        weights="/".join(folder.parts[-3:]),
         states=len(steps),
         tokens=tokens,
         entropy=entropy / tokens,
