@@ -1,4 +1,4 @@
-"""The fixed probe: prompts that a run keeps from its first batches, and what later weights make of them.
+"""The fixed probe: prompts of the first batches, of cloning where there is any, and what later weights make of them.
 
 A step's own entropy is of the tokens that were drawn for it, which differ from run to run. These prompts stay the same
 over a run and all that forks from it.
