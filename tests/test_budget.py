@@ -23,7 +23,7 @@ BUDGET: dict[str, tuple[int, int]] = {
     "actors/entropulse": (810, 5),
     "actors/front": (1400, 10),
     "actors/learner": (2360, 10),
-    "actors/replay": (6006, 28),
+    "actors/replay": (6005, 28),
     "actors/sampler": (3101, 14),
     "apis": (941, 6),
     "apis/actions": (824, 6),

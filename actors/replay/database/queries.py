@@ -58,12 +58,8 @@ def trials(db: Database) -> list[Row]:
 
 def made_in_trials(db: Database) -> set[str]:
     """The versions that were made while a pulse was tried."""
-    rows = db.execute(
-        "SELECT l.made FROM leases l JOIN stays s ON s.idx = l.stay JOIN stays r ON r.idx = s.root"
-        " WHERE l.made IS NOT NULL AND r.cause = ?",
-        (TRIAL,),
-    )
-    return {row[0] for row in rows}
+    sql = "SELECT made FROM leases l JOIN stays s ON s.idx = l.stay JOIN stays r ON r.idx = s.root WHERE r.cause = ?"
+    return {row["made"] for row in db.execute(sql, (TRIAL,)) if row["made"] is not None}
 
 
 def segment(db: Database) -> Row | None:

@@ -14,7 +14,7 @@ import msgspec
 from actors.errors import LedgerError
 from actors.replay import events
 from actors.replay.config import LedgerSettings
-from actors.replay.messages import ROLLED_BACK, TRIAL, Lane, Phase, PhaseRef, Sampling
+from actors.replay.messages import KEPT, ROLLED_BACK, TRIAL, Lane, Phase, PhaseRef, Sampling
 from actors.replay.rules import groups
 from actors.replay.rules.admission import Lineages
 from actors.replay.rules.cold_start import strata
@@ -168,7 +168,10 @@ class Transaction:
         """Whether the learner has gone back to the beginning of `segment`, a trial, and another segment is due."""
         if not self.settings.tries or (root := self.segment(segment.root)).cause != TRIAL:
             return False
-        return self.row("SELECT 1 FROM stays WHERE idx > ? AND cause = ?", root.idx, ROLLED_BACK) is not None
+        sql = "SELECT cause FROM stays WHERE idx > ? AND cause IN (?, ?, ?) ORDER BY idx"
+        later = [row[0] for row in self.rows(sql, root.idx, TRIAL, KEPT, ROLLED_BACK)]
+        verdicts = later[: later.index(TRIAL)] if TRIAL in later else later
+        return verdicts[-1:] == [ROLLED_BACK]
 
     def rate_limit(self, segment: LedgerPhaseSegment) -> int | None:
         """Steps over which the learning rate runs, from this segment's first on.

@@ -111,6 +111,21 @@ def test_one_that_does_not_is_rolled_back_to_its_checkpoint(tmp_path: Path) -> N
     assert len(renewed) == 1, "RL goes on with its optimizer"
 
 
+def test_a_pulse_that_was_kept_stays_when_a_later_one_is_rolled_back(tmp_path: Path) -> None:
+    world = Trials(tmp_path, helps=True, total_rl_steps=90)
+    while "kept" not in [cause for _, cause in world.causes]:
+        world.act()
+        world.supervise()
+    world.helps = False
+    world.run(4000)
+    verdicts = [cause for _, cause in world.causes if cause in ("trial", "kept", "rolled_back")]
+    assert verdicts == ["trial", "kept", "trial", "rolled_back"]
+    assert world.play.figures().steps == {Phase.BC: 2, Phase.RL: 90, Phase.PULSE: TRIALS["pulse_steps"]}
+    tx = world.play.ledger.tx
+    left = [tx.trial_left(segment) for segment in tx.path()[::-1] if tx.segment(segment.root).cause == "trial"]
+    assert left == [False, True]
+
+
 def test_a_learner_that_is_killed_on_its_way_back_is_sent_back_again(tmp_path: Path) -> None:
     world = Trials(tmp_path, pulses=1)
     while world.causes[-1:] != [("rl", "rolled_back")]:
