@@ -18,7 +18,7 @@ LEAVE = 1.15
 FIT_MOST = 4  # windows
 LOWEST = 1e-6  # nats; a lower entropy counts as this
 _Z = 3.2905  # standard normal quantile of CONFIDENCE
-_SICK_Z, _FLAT_Z = 2.807, 1.645  # of 0.9975 and 0.95
+_FALLEN_Z, _RISING_Z = 2.807, 1.645  # of 0.9975 and 0.95, one-sided
 _MOST_CORRELATED = 0.9
 
 
@@ -167,7 +167,7 @@ KEEP_CHANCE = 0.3  # a pulse is kept if two equal policies differ so much in few
 
 
 def collapsed(success: Sequence[float], entropy: Sequence[float], config: EntropulseConfig) -> dict[str, float] | None:
-    """The evidence that entropy has collapsed, so that a pulse is tried; None where it surely has not yet.
+    """The evidence that entropy has collapsed, so that a pulse is tried; None where that is not sure.
 
     `success` (shares) and `entropy` (nats per token) hold a value for each step of RL since the last pulse that was
     kept. A line is fitted to ln entropy over all steps, and one to the last steps of success, at most `FIT_MOST`
@@ -182,9 +182,9 @@ def collapsed(success: Sequence[float], entropy: Sequence[float], config: Entrop
         return None
     fitted = min(steps, FIT_MOST * config.plateau_window)
     slope, error, noise, _ = fit(success[steps - fitted : steps])
-    lower = (slope - quantile(fitted - 2, _FLAT_Z) * error) * config.plateau_window
+    lower = (slope - quantile(fitted - 2, _RISING_Z) * error) * config.plateau_window
     fall, doubt, _, _ = fit([math.log(max(value, LOWEST)) for value in entropy[:steps]])
-    ratio, upper = (math.exp((fall + z * doubt) * (steps - 1)) for z in (0.0, quantile(steps - 2, _SICK_Z)))
+    ratio, upper = (math.exp((fall + z * doubt) * (steps - 1)) for z in (0.0, quantile(steps - 2, _FALLEN_Z)))
     if lower >= config.plateau_gain or upper >= config.entropy_share:
         return None
     seen = {"fitted": float(fitted), "slope": slope, "noise": noise, "rise_lower": lower}

@@ -271,7 +271,7 @@ def plan(
 
 
 def _rate(config: LearnerConfig, batch: Batch) -> float:
-    """The step's learning rate. RL that goes on with an optimizer goes on with its rate; cloning has that of pulses."""
+    """The step's learning rate. RL that keeps its optimizer keeps its rate. Cloning again has the rate of pulses."""
     joined, limit, phase = batch.steps_joined, batch.stay_limit, batch.phase.phase
     if phase is Phase.BC and joined:
         return learning_rate(config, Phase.PULSE, batch.stay_step, limit)

@@ -141,7 +141,7 @@ def _lease(
 
 
 def _joined(tx: Transaction, segment: LedgerPhaseSegment) -> int:
-    """Steps whose optimizer `segment` goes on with: of all cloning before it, or of RL just before where it tries."""
+    """Steps whose optimizer `segment` keeps: all cloning before it; where pulses are tried, the RL just before it."""
     if segment.phase is messages.Phase.BC:
         return tx.steps_by_phase().get(messages.Phase.BC, 0) - tx.steps_in(segment.root)
     if not tx.settings.tries or segment.phase is not messages.Phase.RL:
