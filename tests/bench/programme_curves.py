@@ -31,11 +31,8 @@ BASE, REPEAT = 2.4, 1.0  # widths of lines
 
 def success(run: RunFigures, share: float) -> dict[int, float]:
     """RL steps of an arm with all its steps -> held-out success of the round; `share`: `Arm.steps_share`."""
-    rounds = [one for one in closed(run) if not one.name.startswith(AFTER_PULSE)]
-    return {
-        round((one.step - rounds[0].step) / share): fmean(float(episode.success) for episode in one.judged)
-        for one in rounds
-    }
+    rounds = [one for one in closed(run.by_rl_steps()) if not one.name.startswith(AFTER_PULSE)]
+    return {round(one.step / share): fmean(float(episode.success) for episode in one.judged) for one in rounds}
 
 
 def probes(run: RunFigures, name: str) -> dict[int, float]:

@@ -57,7 +57,12 @@ def ended(runs: Path, name: str, verdict: str | None = "ok", crashes: int = 0) -
 
 
 def played(name: str, solved: dict[str, list[bool]], cpu_s: float = 60.0) -> RunFigures:
-    """Figures of a run whose rounds, one by key, solved the instances 0, 1, ... or not."""
+    """Figures of a run whose rounds, one by key, solved the instances 0, 1, ... or not.
+
+    Before each round but the first it made one step: of a pulse before `after_pulse_1`, else of RL.
+    """
+    phases = [Phase.PULSE if called.startswith("after_pulse") else Phase.RL for called in solved]
+    steps = [StepFigures(step=n, phase=phase, figures={}) for n, phase in enumerate(phases) if n]
     machine = MachineTime(cores=2, span_s=1.0, cpu_s={"learner": cpu_s}, desktops=0)
     rounds = []
     for number, (called, wins) in enumerate(solved.items()):
@@ -70,7 +75,7 @@ def played(name: str, solved: dict[str, list[bool]], cpu_s: float = 60.0) -> Run
         )  # fmt: skip
     return RunFigures(
         name=name, state="ok", reason="", file="smoke", experiment="", seed=0, started="", key=name, switches=[],
-        rounds=rounds, gains=[], steps=[], endings={}, episodes={}, machine=machine,
+        rounds=rounds, gains=[], steps=steps, endings={}, episodes={}, machine=machine,
     )  # fmt: skip
 
 
@@ -199,7 +204,7 @@ def test_curves_are_means_over_seeds_at_the_steps_of_the_base(plan: programme_re
     assert [*panels] == ["Held-out success"], "no run looked at its probe"
     arms = panels["Held-out success"]
     assert {arm: (band.steps, band.mean) for arm, band in arms.items()} == {
-        "base": ([0, 1, 3], [0.25, 0.75, 1.0]),
+        "base": ([0, 1, 2], [0.25, 0.75, 1.0]),  # the pulse's step is none of RL
         "loo": ([0, 2], [0.0, 0.5]),  # half of the steps
     }
     assert (arms["base"].low[0], arms["base"].high[0]) == (0.0, 0.5)
