@@ -62,12 +62,11 @@ def overrides(programme: Programme, cell: ProgrammeRun) -> list[str]:
     if cell.stage == TRUNK:
         return [*programme.set, *programme.trunks[cell.arm], f"run.seed={cell.seed}"]
     arm, stage = programme.arms[cell.arm], next(one for one in programme.stages if one.name == cell.stage)
-    steps, every = round(stage.steps * arm.steps_share), round(stage.every * arm.steps_share)
     return [
         *programme.set,
-        f"entropulse.total_rl_steps={steps}",
-        f"evaluation.interval={every}",
-        f"learner.rl.lr_cycle_steps={every}",
+        f"entropulse.total_rl_steps={stage.steps}",
+        f"evaluation.interval={stage.every}",
+        f"learner.rl.lr_cycle_steps={stage.every}",
         *arm.set,
         f"run.seed={cell.seed + arm.seed_shift}",
     ]

@@ -3,7 +3,7 @@
     python -m tests.bench.programme_curves deploy/entropulse.yaml branch
 
 writes deploy/pictures/entropulse-branch.png. A line is the mean over the seeds that an arm has. The base has a band,
-from its lowest seed to its highest. An arm that makes fewer, larger steps is drawn at the steps of the others.
+from its lowest seed to its highest.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ SIZE = (5.2, 3.4)  # inches of one panel
 BASE, REPEAT = 2.4, 1.0  # widths of lines
 
 
-def success(run: RunFigures, share: float) -> dict[int, float]:
-    """RL steps of an arm with all its steps -> held-out success of the round; `share`: `Arm.steps_share`."""
+def success(run: RunFigures) -> dict[int, float]:
+    """RL steps before a round -> its held-out success."""
     rounds = [one for one in closed(run.by_rl_steps()) if not one.name.startswith(AFTER_PULSE)]
-    return {round(one.step / share): fmean(float(episode.success) for episode in one.judged) for one in rounds}
+    return {one.step: fmean(float(episode.success) for episode in one.judged) for one in rounds}
 
 
 def probes(run: RunFigures, name: str) -> dict[int, float]:
@@ -46,9 +46,7 @@ def curves(plan: Programme, stage: ArmStage, found: Mapping[str, RunFigures]) ->
         arm: [run for seed in stage.seeds if (run := found.get(ProgrammeRun(stage.name, arm, seed).name)) is not None]
         for arm in plan.arms
     }
-    panels = {
-        "Held-out success": {arm: [success(run, plan.arms[arm].steps_share) for run in of] for arm, of in runs.items()}
-    }
+    panels = {"Held-out success": {arm: [success(run) for run in of] for arm, of in runs.items()}}
     for name, title in PROBES.items():
         panels[title] = {arm: [probes(run, name) for run in of] for arm, of in runs.items()}
     bands = {

@@ -20,7 +20,6 @@ from actors.replay.messages import Phase
 from actors.replay.statistics import Gain, RoundEpisode, VarianceParts, _inside, gain_of_pairs, quantile95
 from runtime.errors import ConfigError
 
-Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Steps = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -36,7 +35,6 @@ class Arm(_Part, frozen=True, kw_only=True):
     set: list[str] = []
     trunk: str = "cloned"  # that it goes on from
     seed_shift: int = 0  # added to the seed that it draws with
-    steps_share: Share = 1.0  # of the stage's RL steps and of those between two rounds
 
 
 class ArmStage(_Part, frozen=True, kw_only=True):
