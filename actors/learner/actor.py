@@ -234,7 +234,7 @@ class LearnerActor(Actor):
         began = time.perf_counter()
         stored = read_payloads(self.ctx.payloads, batches.blobs(batch), batch.lease)
         pictures = batches.read_pictures(self.ctx.payloads, stored, batch.lease)
-        if self._probe is not None:
+        if self._probe is not None and batch.phase.phase is ledger.Phase.RL:
             self._probe.keep(stored.values())
         read = time.perf_counter()
         plan_id = f"{batch.lease}:{version}"

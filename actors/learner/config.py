@@ -173,7 +173,7 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
     rehearsal_coef: Annotated[float, tuning("Multiplies the mean token loss of rehearsed exercises.", gt=0)] = 0.4
     probe_every: Annotated[
         int,
-        tuning("Looks at the first 256 prompts that were trained on, every so many steps of RL. 0 never does.", ge=0),
+        tuning("Looks at the first 256 prompts of RL, every so many steps of RL. 0 never does.", ge=0),
     ] = 0
     checkpoint_every: Annotated[int, key("Writes a checkpoint after this many versions.", ge=1)] = 10
     dtype: Annotated[

@@ -1,7 +1,7 @@
-"""The fixed probe: prompts of the first batches, of cloning where there is any, and what later weights make of them.
+"""The fixed probe: prompts of the first batches of RL, and what later weights make of them.
 
-A step's own entropy is of the tokens that were drawn for it, which differ from run to run. These prompts stay the same
-over a run and all that forks from it.
+A step's own entropy is of tokens that differ from run to run. These prompts, none of them a demonstration's, stay the
+same over a run and all that forks from it. The first look has those of one batch alone.
 """
 
 from __future__ import annotations

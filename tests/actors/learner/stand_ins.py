@@ -20,7 +20,7 @@ from actors.replay.messages import (
     StepRef,
     VersionSpan,
 )
-from actors.sampler.messages import FallAsleep, WakeUp, Weights
+from actors.sampler.messages import FallAsleep, Generate, Refused, WakeUp, Weights
 from runtime.actor import Actor, handles
 from runtime.messaging.message import Done, Version
 from runtime.messaging.refs import Ref
@@ -28,6 +28,7 @@ from runtime.segments import SegmentStore
 from tests.actors.replay import ledger_tools
 from tests.policy.tiny_models import VOCAB
 
+SEATS = 5  # the seed of what they play
 _wishes = itertools.count()
 
 
@@ -40,6 +41,11 @@ class Sampler(Actor):
     async def weights(self, msg: Weights) -> None:
         Sampler.heard.append(msg)
         await self.ctx.ref("replay").ask(Serving(sampler=self.ctx.name, version=msg.version), timeout_s=30)
+
+    @handles(Generate)
+    async def generate(self, msg: Generate) -> Refused:
+        """It has no engine to draw with."""
+        return Refused(reason=f"{msg.rid}: no engine")
 
 
 class Sleeper(Sampler):
@@ -78,7 +84,7 @@ class Seats:
     def __init__(self, replay: Ref, run_dir: Path) -> None:
         self._replay = replay
         self._store = SegmentStore(run_dir / "segments", "desktop-0")
-        self._rng = random.Random(5)
+        self._rng = random.Random(SEATS)
         self.played: list[PhaseRef] = []
 
     def close(self) -> None:

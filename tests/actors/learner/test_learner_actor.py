@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import random
 import shutil
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -19,6 +20,7 @@ from actors.learner.actor import LearnerActor
 from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings, RlConfig, SftConfig
 from actors.learner.folders import RunFolders
 from actors.learner.messages import GetLearnerState, StepPlan, WriteWeights
+from actors.learner.probe import Probe
 from actors.learner.turns import CardTurns
 from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, PhaseRef, SetPhase, WaitFigures
@@ -29,7 +31,7 @@ from runtime.errors import ActorFailed
 from runtime.logs.reader import read_logs
 from runtime.messaging.message import Version
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
-from tests.actors.learner.stand_ins import Sampler, Seats, Sleeper
+from tests.actors.learner.stand_ins import SEATS, Sampler, Seats, Sleeper, payload
 from tests.policy import tiny_models
 
 FAST = RestartPolicy(first_delay_s=0.01, max_restarts=3)
@@ -150,7 +152,7 @@ async def pid_of(run: Run, name: str) -> int:
 
 @pytest.mark.engine
 async def test_from_demonstrations_to_rl_and_back_after_a_killed_rank(tmp_path: Path, base: Path) -> None:
-    async with running(tmp_path / "run", base, apart=True, checkpoint_every=2) as run:
+    async with running(tmp_path / "run", base, apart=True, checkpoint_every=2, probe_every=1) as run:
         assert [w.version for w in Sampler.heard] == [v("0.0")]
         assert await run.seats.play(2, None) == 2
         await run.enter(Phase.BC, steps=3)
@@ -194,6 +196,11 @@ async def test_from_demonstrations_to_rl_and_back_after_a_killed_rank(tmp_path: 
         assert all(line["figures"]["wait_s"] > 0 for line in steps)
         assert [line["figures"]["stay_step"] for line in steps[:4]] == [0.0, 1.0, 2.0, 0.0]
         assert {"wait_s", "reference_s", "kl", "staleness_max"} <= steps[3]["figures"].keys()
+        assert ["probe_entropy" in line["figures"] for line in steps[:4]] == [False] * 3 + [True]
+        shown = [payload(rng, None).prompt_ids for rng in [random.Random(SEATS)] for _ in range(4)]
+        kept = [one.prompt_ids for one in Probe(run.folder).prompts]
+        assert len(kept) >= 4, "the steps of a group at least"
+        assert not [one for one in shown if one in kept], "prompts of demonstrations"
         announced = run.logged("weights_announced")[-1]
         assert (announced["samplers"], announced["missed"]) == (["sampler/0"], ["sampler/1"])
 
