@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -17,9 +17,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests import messages
 from tests.folders import desk_folder
 
-# A slow shared core must not turn a passing property into a flaky deadline failure. EXAMPLES=10 looks at ten times as
+# A slow shared core must not turn a passing property into a flaky failure by a clock. EXAMPLES=10 looks at ten times as
 # many examples, where a test does not say how many: for a search, not for the suite.
-settings.register_profile("suite", deadline=None, max_examples=60 * int(os.environ.get("EXAMPLES", "1")))
+EXAMPLES = 60 * int(os.environ.get("EXAMPLES", "1"))
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=EXAMPLES)
 # A check that decides over a change looks at the same examples each time; at a desk every run looks at new ones.
 settings.register_profile("ci", settings.get_profile("suite"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "suite")

@@ -130,17 +130,17 @@ class ParkingLot(Generic[AskT, AnswerT]):
             self._change.listeners.discard(self._wake)
 
     async def _round(self) -> None:
-        """Serve the oldest few and all that is new, then more of the old for as long as each of them got something."""
-        few = FEW
+        """Serve the oldest few, more of the old as long as each of them gets something, and last all that is new."""
+        few, got = FEW, True
         while True:
             old = list(itertools.islice((entry for entry in self._served if not entry.answer.done()), few))
-            entries = old + [entry for entry in self._new if not entry.answer.done()]
-            if not entries:
+            last = not got or len(old) < few  # what is left out of the old gets nothing
+            entries = old + [entry for entry in self._new if last and not entry.answer.done()]
+            answers = await self._answer(entries) if entries else []
+            got = bool(answers) and answers[-1] is not None
+            if last or not (got or self._new):
                 return
-            answers = await self._answer(entries)
-            if not old or answers[len(old) - 1] is None:
-                return
-            few *= 4
+            few = 4 * few if got else FEW
 
     async def _answer(self, entries: list[_Parked[AskT, AnswerT]]) -> list[AnswerT | None]:
         for entry in entries:

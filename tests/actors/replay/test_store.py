@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actors.errors import LedgerError
@@ -176,12 +176,17 @@ class Lot:
 
 
 @pytest.mark.slow
-@given(st.lists(st.tuples(st.sampled_from(["park", "work"]), st.integers(1, 60)), min_size=1, max_size=12))
-def test_all_work_there_is_goes_to_the_oldest(moves: list[tuple[str, int]]) -> None:
+@given(
+    st.lists(st.tuples(st.sampled_from(["park", "work"]), st.integers(1, 60), st.booleans()), min_size=1, max_size=12)
+)
+@example([("park", 20, True), ("park", 5, False), ("work", 10, True)])
+def test_all_work_there_is_goes_to_the_oldest(moves: list[tuple[str, int, bool]]) -> None:
+    """Also where work comes in the same turn as new asks, before any of them is served."""
+
     async def play() -> None:
         one, made = Lot(), 0
         task = asyncio.ensure_future(one.lot.run())
-        for kind, count in moves:
+        for kind, count, settled in moves:
             if kind == "park":
                 for _ in range(count):
                     one.park(f"{len(one.waits)}")
@@ -189,8 +194,10 @@ def test_all_work_there_is_goes_to_the_oldest(moves: list[tuple[str, int]]) -> N
                 one.work += range(made, made + count)
                 made += count
                 one.change.happened()
-            await one.settle()
-            assert one.answered() == [f"{n}" for n in range(min(made, len(one.waits)))]
+            if settled:
+                await one.settle()
+                assert one.answered() == [f"{n}" for n in range(min(made, len(one.waits)))]
+        await one.settle()
         assert [wait.result() for wait in one.waits.values() if wait.done()] == list(range(min(made, len(one.waits))))
         task.cancel()
         for wait in one.waits.values():
