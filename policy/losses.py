@@ -131,7 +131,8 @@ def grpo_terms(
     bounded = torch.where(dual_clipped, floor, surrogate)
     loss = -correction * bounded
     if objective.loss:
-        loss = own_loss(objective.loss, LossTokens(logprobs, behaviour, learned, advantages, lengths))
+        own = own_loss(objective.loss, LossTokens(logprobs, behaviour, learned, advantages, lengths))
+        loss = torch.where(correction == 0.0, 0.0, own)  # it weighs the other tokens by itself
     if objective.entropy_coef:
         # Of tokens drawn from pi the mean of (log pi + H) d log pi is minus the gradient of the entropy H.
         loss = loss + objective.entropy_coef * (logprobs.detach() + objective.entropy) * logprobs

@@ -75,8 +75,11 @@ class SegmentStore:
         with self._lock:
             if self._fd < 0:
                 raise StoreError(f"segments of {self._writer} are closed")
-            if self._end and self._end + len(payload) > self._max_bytes:
-                self._roll()
+            if self._name in self._lost:
+                self._next()
+            elif self._end and self._end + len(payload) > self._max_bytes:
+                self._sync()
+                self._next()
             ref = BlobRef(segment=self._name, offset=self._end + _HEADER.size, size=len(payload), digest=digest.hex())
             self._write(_HEADER.pack(MAGIC, len(payload), digest) + payload)
             return ref
@@ -130,23 +133,18 @@ class SegmentStore:
         except OSError as error:
             refused = store_error(f"can't flush {self._name}", error)
             self._lost[self._name] = str(refused)
-            broken = self._fd
-            try:
-                self._open(self._number + 1)
-            except OSError as worse:
-                raise store_error(f"{refused}; nor can another file be begun", worse) from error
-            os.close(broken)
+            with contextlib.suppress(StoreError):  # the next append tries again
+                self._next()
             raise refused from error
 
-    def _roll(self) -> None:
+    def _next(self) -> None:
         """Go on with the next segment; where it can't be made, the present one stays open. Raises StoreError."""
-        full = self._fd
-        self._sync()
+        before = self._fd
         try:
             self._open(self._number + 1)
         except OSError as error:
             raise store_error(f"can't begin a segment after {self._name}", error) from error
-        os.close(full)
+        os.close(before)
 
     def _write(self, record: bytes) -> None:
         position, left = self._end, memoryview(record)

@@ -89,7 +89,7 @@ class Evidence(DesktopHealth, frozen=True, kw_only=True):
     acted: bool  # the policy has acted on this desktop
     ready: bool = False  # it had answered before, so its boot and its image are in order
     link: LinkState = LinkState.UP
-    loop_lag_s: float = 0.0  # how long the host's event loop stood still at worst, of late
+    loop_lag_s: float = 0.0  # how long the host's event loop did not run at worst while it was asked
     detail: str = ""
 
 

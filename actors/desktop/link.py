@@ -57,7 +57,7 @@ class CommandSeen(msgspec.Struct, frozen=True):
     """How a command of a task file ended; `code` is None where it was stopped at its deadline."""
 
     code: int | None
-    out: Annotated[str, msgspec.Meta(max_length=300_000)]  # both streams, the end cut off
+    out: Annotated[str, msgspec.Meta(max_length=300_000)]  # or its errors; the end cut off
 
 
 class Looked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -139,6 +139,7 @@ _LENGTH = struct.Struct(">I")
 _WINDOW_BYTES = 8 << 20
 _PACKET_BYTES = 256 << 10
 _CLOSE_S = 5.0
+_TICK_S = 1.0
 _STDERR_CHARS = 2000
 _STRAYS = 64  # answers without a waiting call, from cancelled calls; a stream of them would keep this loop busy
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # the last one: nested too deep
@@ -151,7 +152,7 @@ class LinkDown(ComputerRLError):  # noqa: N818 - a state, in the words of the ho
         super().__init__(f"{state}: {detail}")
         self.state = state
         self.detail = detail
-        self.late_s = late_s  # how much later than its deadline a call ended: the host's own loop stood still
+        self.late_s = late_s  # the host's own event loop did not run for so long while the call was under way
 
 
 def evidence_of(health: DesktopHealth, down: LinkDown, *, acted: bool, ready: bool = False) -> Evidence:
@@ -204,6 +205,29 @@ async def connect(way: SshWay, **more: Any) -> asyncssh.SSHClientConnection:
     except BaseException:
         plug.close()
         raise
+
+
+class _Standstill:
+    """How long the event loop does not get to run, by a timer that should come each `_TICK_S`."""
+
+    def __init__(self) -> None:
+        self._loop, self._longest = asyncio.get_running_loop(), 0.0
+        self._wait()
+
+    def _wait(self) -> None:
+        self._due = self._loop.time() + _TICK_S
+        self._timer = self._loop.call_at(self._due, self._tick)
+
+    def _tick(self) -> None:
+        self._longest = self.longest()
+        self._wait()
+
+    def longest(self) -> float:
+        """Seconds, of the standstill that is just over, too."""
+        return max(self._longest, self._loop.time() - self._due)
+
+    def end(self) -> None:
+        self._timer.cancel()
 
 
 class GuestLink:
@@ -275,8 +299,7 @@ class GuestLink:
             raise ProtocolError(f"{method}: a request of {len(body)} bytes")
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
-        clock = asyncio.get_running_loop().time
-        deadline = clock() + timeout_s
+        standstill = _Standstill()
         try:
             async with asyncio.timeout(timeout_s):
                 self._process.stdin.write(_LENGTH.pack(len(body)) + body)
@@ -284,10 +307,11 @@ class GuestLink:
                 reply = await answer
         except TimeoutError:
             detail = f"{method}: no answer within {timeout_s:g} s"
-            raise self._fail(LinkState.SILENT, detail, clock() - deadline) from None
+            raise self._fail(LinkState.SILENT, detail, standstill.longest()) from None
         except (asyncssh.Error, OSError) as error:
             raise self._fail(LinkState.LOST, f"{method}: {error}"[:300]) from error
         finally:
+            standstill.end()
             self._waiting.pop(number, None)
         if reply.e is not None:
             raise GuestRefused(*reply.e)

@@ -111,7 +111,7 @@ def _until_owned(process: subprocess.Popen[bytes], folder: Path) -> None:
     """Returns when the run has its folder, or the command has ended."""
     deadline = time.monotonic() + START_S
     while process.poll() is None:
-        if run_folder.is_run(folder) and run_folder.owner(folder) is not None:
+        if run_folder.is_run(folder) and (by := run_folder.owner(folder)) is not None and by.pid == process.pid:
             return
         if time.monotonic() > deadline:
             process.terminate()

@@ -391,10 +391,14 @@ class RankActor(Actor):
         if msg.new_reference or (msg.objective.kl_coef and trainer.reference is None):
             trainer.new_reference()
         trainer.keep_average(msg.average > 0)
-        if sft:
-            figures = trainer.cross_entropy_step(micro_batches, msg.lr, rehearsal)
-        else:
-            figures = trainer.grpo_step(micro_batches, msg.lr, msg.objective, msg.epochs, rehearsal)
+        try:
+            if sft:
+                figures = trainer.cross_entropy_step(micro_batches, msg.lr, rehearsal)
+            else:
+                figures = trainer.grpo_step(micro_batches, msg.lr, msg.objective, msg.epochs, rehearsal)
+        except BaseException:  # earlier passes may be in the weights, which are no version's then
+            self._trainer = None
+            raise
         if trainer.averaged is not None:
             trainer.averaged.follow(msg.average)
         ok = figures.pop("ok") > 0

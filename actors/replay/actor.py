@@ -293,7 +293,7 @@ class ReplayActor(Actor):
                 continue
             # A transaction of its own: bytes go only after the ledger durably says that they are needed no more.
             await self._once_the_disk_takes_it(retention.sweep, folder)
-            while await self._do(retention.unswept):
+            while await self._once_the_disk_takes_it(retention.unswept):
                 await self._once_the_disk_takes_it(retention.sweep, folder)
 
     # -- samplers and the supervisor

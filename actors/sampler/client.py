@@ -169,8 +169,8 @@ def read_generated(answer: GenerateAnswer) -> Generated:
     if meta.finish_reason.type == "abort":
         raise EngineGone(f"the engine aborted the request: {meta.finish_reason.message}")
     ids = answer.output_ids
-    if [token for _, token, _ in meta.output_token_logprobs] != ids:
-        raise SamplerError("the engine's log-probabilities are not those of its tokens")
+    if not ids or [token for _, token, _ in meta.output_token_logprobs] != ids:
+        raise SamplerError("the engine's log-probabilities are not those of its tokens, or it drew none")
     logprobs = [logprob for logprob, _, _ in meta.output_token_logprobs]
     if not all(math.isfinite(logprob) and logprob <= 0.0 for logprob in logprobs):
         raise SamplerError("the engine's log-probabilities are not finite numbers up to 0")

@@ -12,8 +12,8 @@ from apis.built import BuiltFunction
 from apis.functions.declaration import Function, Param
 
 JSON_TYPES = {"int": "integer", "float": "number", "bool": "boolean", "List": "array", "str": "string"}
-FAR = 10**9  # the bound of a number whose schema has none
-TEXT_CHARS, ITEMS = 1000, 100  # where a schema has no bound
+FAR, TEXT_CHARS, ITEMS = 10**9, 1000, 100  # where a schema has no bound
+_SAID = {"type", "title", "description", "default", "examples"}  # what bounds no value
 
 
 def schema(function: Function) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def taken(tools: Iterable[tuple[str, str, dict[str, Any]]]) -> tuple[list[BuiltF
             params = {each: _parameter(each, how, given) for each, how in (given.get("properties") or {}).items()}
             made = {"name": name, "does": does, "params": params, "code": tool}
             functions[name] = msgspec.convert(made, BuiltFunction)
-        except (ValueError, TypeError, AttributeError, OverflowError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
             refused[tool[:60]] = str(error)[:200]
     return list(functions.values()), refused
 
@@ -71,15 +71,15 @@ def _parameter(name: str, how: Any, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kind(name: str, how: dict[str, Any]) -> tuple[str, list[Any]]:
-    wanted, known = how.get("type"), set(how)
-    if "enum" in known and all(isinstance(each, str) for each in how["enum"]):
+    wanted, known = how.get("type"), how.keys() - _SAID
+    if known == {"enum"} and all(isinstance(each, str) for each in how["enum"]):
         return "choice", list(how["enum"])
-    if wanted in ("integer", "number"):
+    if wanted in ("integer", "number") and known <= {"minimum", "maximum"}:
         return wanted, [how.get("minimum", -FAR), how.get("maximum", FAR)]
-    if wanted == "boolean":
+    if wanted == "boolean" and not known:
         return "boolean", []
-    if wanted == "string" and not known & {"pattern", "format"}:
+    if wanted == "string" and known <= {"maxLength"}:
         return "text", [min(int(how.get("maxLength", TEXT_CHARS)), 4000)]
-    if wanted == "array" and isinstance(items := how.get("items"), dict) and items.get("type") == "string":
+    if wanted == "array" and known <= {"items", "maxItems"} and _kind(name, how["items"]) == ("text", [TEXT_CHARS]):
         return "names", [min(int(how.get("maxItems", ITEMS)), ITEMS)]
     raise ValueError(f"{name}: {str(wanted)[:40]} with {', '.join(sorted(known))[:80]} is not of the closed set")

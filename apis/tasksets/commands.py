@@ -42,21 +42,8 @@ NETWORK = re.compile(  # of pip only what does not come from a file
     r"\bpip3? install\b(?! (?:-\S+ )*\S*(?:/|\.whl\b))|\b(?:curl|wget)\b|\bgit clone +(?:https?|git|ssh):"
 )
 SHELL_SIGNS = re.compile(r"[|;&<>$`\n*?]")
-WINDOWS = {
-    "chromium",
-    "pcmanfm",
-    "xterm",
-    "mousepad",
-    "soffice",
-    "vlc",
-    "code",
-    "gimp",
-    "thunderbird",
-    "evince",
-    "eog",
-    "canvas",
-}
 APPLICATIONS = {"gimp": "gimp", "thunderbird": "thunderbird", "evince": "evince", "eog": "eog", "code": "vs code"}
+WINDOWS = {"chromium", "pcmanfm", "xterm", "mousepad", "soffice", "vlc", "canvas", *APPLICATIONS}
 # Where the name of a program may stand in a line of shell, after settings of variables.
 STARTS = re.compile(r"(?:^|[|;&(\n]|\bthen\b|\bdo\b|\belse\b)\s*(?:[A-Za-z_]+=[^\s$(]*\s+)*([a-z][\w.-]*)(?![\w=])")
 SHELL_WORDS = {
@@ -67,7 +54,7 @@ SHELL_WORDS = {
 FORWARDERS = {"socat"}  # they carry DevTools to the published harness, which is not asked here
 
 
-def words_of(command: str | Sequence[str], shell: bool | str = False) -> list[str]:
+def words_of(command: str | Sequence[str]) -> list[str]:
     """The command as a list of words; a line that needs a shell becomes one for bash. Raises Lacking."""
     if not isinstance(command, str):
         # A list with a sign of the shell in it was joined by the published harness when it asked for a shell.
@@ -82,6 +69,16 @@ def words_of(command: str | Sequence[str], shell: bool | str = False) -> list[st
     while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):
         words = words[1:]
     return words
+
+
+def argv_of(command: str | Sequence[str], shell: bool | str) -> list[str]:
+    """What is run for a command, by bash where the task file asks for a `shell`. Raises Lacking."""
+    words = words_of(command)
+    name = words[0].rpartition("/")[2] if words else ""
+    if shell and isinstance(command, str) and name not in ALIASES and name not in WINDOWS:
+        return ["/bin/bash", "-c", command.strip()]
+    words = [f"{HOME}{word[1:]}" if word.startswith("~/") else word for word in words]
+    return [ALIASES.get(name, words[0]), *words[1:]] if words else words
 
 
 def refused(text: str, *, judges: bool = False) -> None:
@@ -110,7 +107,7 @@ def calls_for(
 
     `screen` is the guest's, in pixels.
     """
-    words = words_of(command, shell)
+    words = words_of(command)
     if not words:
         raise Lacking("step", "an empty command")
     name = words[0].rpartition("/")[2]
@@ -130,7 +127,7 @@ def calls_for(
     headless = {"--convert-to", "--list-extensions", "--install-extension", "--version"} & set(words)
     if program in WINDOWS and not headless:
         return window([program, *words[1:]], home)
-    argv = [program if name in ALIASES else words[0], *words[1:]]
+    argv = argv_of(command, shell)
     return run_to_end(argv, home) if wait else [Call("launch", {"argv": [here(word, home) for word in argv]}), SETTLE]
 
 

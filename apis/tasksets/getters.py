@@ -91,11 +91,10 @@ _ASKED = {
 }
 # Getters that are a command.
 _COMMANDS = {"shortcuts_on_desktop": shlex.split("find Desktop -maxdepth 1 -name '*.desktop' -exec grep -HZ '' {} +")}
+_ERRORS = "vm_command_error"  # asks for the errors that a command writes in place of its output
 # What metrics are given of an answer.
 _SAYS: dict[str, Callable[[str | None], Any]] = {
-    **dict.fromkeys(
-        ("vm_command_line", "vm_command_error", "accessibility_tree", "vm_terminal_output"), lambda out: out
-    ),
+    **dict.fromkeys(("vm_command_line", _ERRORS, "accessibility_tree", "vm_terminal_output"), lambda out: out),
     **dict.fromkeys(("vm_screen_size", "vm_window_size"), states.size),
     "shortcuts_on_desktop": states.shortcuts,
     "open_tabs_info": states.tabs,
@@ -137,12 +136,13 @@ def commands_of(evaluator: Evaluator, home: str) -> list[Call]:
     for getter in sides(evaluator):
         kind = str(getter.get("type"))
         asked = _ASKED.get(kind)
-        if kind in ("vm_command_line", "vm_command_error"):
+        if kind in ("vm_command_line", _ERRORS):
             if "command" not in getter:
                 raise Lacking("getter", f"{kind} without a command")
-            words = commands.words_of(getter["command"], getter.get("shell", False))
-            commands.refused(" ".join(words), judges=True)
-            (asked,) = commands.run_to_end(_aliased(words), home)
+            argv = commands.argv_of(getter["command"], getter.get("shell", False))
+            commands.refused(" ".join(argv), judges=True)
+            (asked,) = commands.run_to_end(argv, home)
+            asked = replace(asked, args={**asked.args, "errors": kind == _ERRORS})
         elif kind in _COMMANDS:
             (asked,) = commands.run_to_end(_COMMANDS[kind], home)
         elif kind == "vm_window_size":
@@ -152,12 +152,9 @@ def commands_of(evaluator: Evaluator, home: str) -> list[Call]:
     return found
 
 
-def _aliased(words: list[str]) -> list[str]:
-    return [commands.ALIASES.get(words[0], words[0]), *words[1:]] if words else words
-
-
 def _named(getter: Getter) -> str:
-    return json.dumps(getter.get("command") or getter.get("app_class_name") or getter["type"])
+    of = getter.get("command") or getter.get("app_class_name") or getter["type"]
+    return json.dumps([_ERRORS, of] if getter["type"] == _ERRORS else of)
 
 
 def sides(evaluator: Evaluator) -> Iterator[Getter]:
@@ -242,7 +239,7 @@ def _tree(path: str, view: FileView) -> dict[str, Any]:
 
 
 KNOWN = {
-    "rule", "cloud_file", "vm_file", "cache_file", "vm_command_line", "vm_command_error", "list_directory",
+    "rule", "cloud_file", "vm_file", "cache_file", "vm_command_line", _ERRORS, "list_directory",
     "vm_window_size", "gimp_config_file", *_SETTINGS, *_ASKED, *_COMMANDS, *states.KNOWN, *LEFT_GETTERS,
 }  # fmt: skip
 

@@ -67,7 +67,7 @@ def calls_of(step: osworld.Step, home: str, fixture: Fixture = carried, screen: 
             raised = _raised(step.window_name, strict=step.strict, by_class=step.by_class)
             return [replace(raised, optional=0), SETTLE]
         case osworld.CloseWindow():
-            raised = _raised(step.window_name, strict=False, by_class=step.by_class)
+            raised = _raised(step.window_name, strict=step.strict, by_class=step.by_class)
             return [replace(raised, optional=1), pressed("alt", "f4"), SETTLE]
         case osworld.Sleep():
             return [SETTLE]

@@ -52,12 +52,11 @@ class Mailbox:
         entry = (envelope, asyncio.get_running_loop().create_future())
         self._waiters.append(entry)
         try:
-            async with asyncio.timeout(timeout_s):
-                await entry[1]
-        except TimeoutError as error:
-            raise MailboxFull(f"mailbox of {self._owner} stayed full for {timeout_s:.3g} s") from error
+            await asyncio.wait([entry[1]], timeout=timeout_s)
+            if not entry[1].done():  # it may have been let in in the turn of its deadline
+                raise MailboxFull(f"mailbox of {self._owner} stayed full for {timeout_s:.3g} s")
         finally:
-            if not entry[1].done() or entry[1].cancelled():
+            if not entry[1].done():
                 self._waiters = deque(w for w in self._waiters if w is not entry)
 
     async def get(self, ready: Callable[[Envelope], bool]) -> Envelope:

@@ -167,10 +167,9 @@ def test_any_other_line_is_refused_as_a_whole(code: str) -> None:
 
 
 def test_programs_have_other_names_here() -> None:
-    def argv(command: str | list[str], wait: bool = False) -> list[Any]:
-        return [
-            call.args["argv"] for call in commands.calls_for(command, False, GUEST, wait=wait) if call.args.get("argv")
-        ]
+    def argv(command: str | list[str], wait: bool = False, shell: bool = False) -> list[Any]:
+        calls = commands.calls_for(command, shell, GUEST, wait=wait)
+        return [call.args["argv"] for call in calls if call.args.get("argv")]
 
     assert argv(["google-chrome", "--remote-debugging-port=1337"]) == [["chromium"]]
     assert argv(["socat", "tcp-listen:9222,fork", "tcp:localhost:1337"]) == []
@@ -178,6 +177,11 @@ def test_programs_have_other_names_here() -> None:
     assert argv(["nautilus", "/home/user/My Music"]) == [["pcmanfm", f"{GUEST}/My Music"]]
     assert argv(["pkill", "chrome"]) == [["pkill", "chromium"]]
     assert argv("mkdir -p /home/user/a && ls", wait=True) == [["/bin/bash", "-c", f"mkdir -p {GUEST}/a && ls"]]
+    assert argv("cat ~/a", wait=True) == [["cat", f"{GUEST}/a"]]
+    for line in ("cat ~/a", "LC_ALL=C sort a", "mkdir {a,b}", "command -v git"):
+        assert argv(line, wait=True, shell=True) == [["/bin/bash", "-c", line]]
+    assert argv("vlc a.mp4", shell=True) == [["vlc", "a.mp4"]]
+    assert argv("pkill chrome", shell=True) == [["pkill", "chromium"]]
 
 
 def test_paths_lie_in_home_or_are_refused() -> None:

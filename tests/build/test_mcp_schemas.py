@@ -32,6 +32,14 @@ def test_a_tool_becomes_a_function_with_bounds() -> None:
     assert remove.params["tags"].named("tags").default is None
 
 
+def deep(levels: int) -> dict[str, Any]:
+    """Arrays of arrays."""
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "array", "items": schema}
+    return schema
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     [
@@ -39,7 +47,13 @@ def test_a_tool_becomes_a_function_with_bounds() -> None:
         (tool(x={"$ref": "#/x"}), "x: None"),
         (tool(x={"type": "string", "pattern": "(a+)+"}), "x: string"),
         (tool(x={"anyOf": [{"type": "string"}, {"type": "integer"}]}), "x: of several"),
-        (tool(x={"type": "array", "items": {"type": "object"}}), "x: array"),
+        (tool(x={"type": "array", "items": {"type": "object"}}), "x: object"),
+        (tool(x={"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}), "x: array"),
+        (tool(x={"type": "integer", "exclusiveMinimum": 0}), "x: integer with exclusiveMinimum"),
+        (tool(x={"type": "string", "minLength": 1}), "x: string with minLength"),
+        (tool(x={"type": "integer", "enum": [1, 2]}), "x: integer with enum"),
+        (tool(x={"type": "array"}), "items"),
+        (tool(x=deep(2000)), ""),
         (tool(x=True), "x: no schema"),
         (tool(**{"import": {"type": "string"}}), "import can't be a name"),
         (tool("x"), "regex"),

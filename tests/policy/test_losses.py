@@ -217,6 +217,9 @@ def test_a_loss_of_one_s_own_takes_the_surrogate_s_place() -> None:
     found.loss.sum().backward()
     assert logprobs.grad is not None
     assert logprobs.grad.tolist() == [-2.0, 2.0]
+    apart = torch.tensor([-1.0, -9.0])  # the engine's, of a token that the mask leaves out
+    masked = grpo_terms(logprobs, apart, torch.ones(2), Objective(loss=name, mismatch="token_mask"))
+    assert (masked.loss.tolist(), masked.masked.tolist()) == ([2.0, 0.0], [False, True])
     wrongs = (("unbounded", "not finite"), ("summed", "each of 2 tokens"), ("broken", "failed: KeyError: 2"))
     for wrong, said in wrongs:
         with pytest.raises(LearnerError, match=f"learner.rl.loss {__name__}:{wrong}.*{said}"):

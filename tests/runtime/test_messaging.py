@@ -93,6 +93,20 @@ async def test_a_full_mailbox_pushes_back_until_the_deadline():
     assert len(box) == 1
 
 
+async def test_a_sender_who_is_let_in_in_the_turn_of_its_deadline_is_not_refused():
+    box, free = Mailbox("a", 1), list[bool]()
+    box.offer(envelope())
+    reader = asyncio.ensure_future(box.get(lambda _: bool(free)))
+    sender = asyncio.ensure_future(box.put(envelope(), 0.05))
+    await asyncio.sleep(0.01)
+    time.sleep(0.06)  # noqa: ASYNC251 - the actor's busy turn ends as the sender's time does
+    free.append(True)
+    box.poke()
+    await reader
+    await sender
+    assert len(box) == 1
+
+
 async def test_a_sender_who_gives_up_leaves_nothing_behind():
     box = Mailbox("a", 1)
     await box.put(envelope(), 1.0)

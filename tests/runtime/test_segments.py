@@ -130,3 +130,24 @@ def test_what_a_failed_flush_may_have_lost_is_never_called_safe(tmp_path, monkey
     assert again.segment == "seat-000001.seg", "and not the copy that may be lost"
     store.flush([again.segment])
     store.close()
+
+
+def test_a_writer_goes_on_after_a_disk_that_refused_the_next_file_too(tmp_path, monkeypatch):
+    """A mount that is read-only for a moment refuses to flush and to begin files alike."""
+    store = SegmentStore(tmp_path, "w")
+    lost = store.append(b"one")
+
+    def refused(*_args, **_more):
+        raise OSError(errno.EROFS, "read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("runtime.segments.os.fsync", refused)
+        patch.setattr("runtime.segments.SegmentStore._open", refused)
+        with pytest.raises(StoreError, match=r"can't flush w-000000\.seg"):
+            store.flush([lost.segment])
+        with pytest.raises(StoreError, match="can't begin a segment"):
+            store.append(b"two")
+    kept = store.append(b"two")
+    store.flush([kept.segment])
+    assert (kept.segment, read_blob(tmp_path, kept)) == ("w-000001.seg", b"two")
+    store.close()

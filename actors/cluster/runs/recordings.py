@@ -83,10 +83,13 @@ def caution(path: Path) -> str:
     )
 
 
-def refuse_leaks(path: Path, key: str, held_out: Collection[str] = (), *, played: bool = False) -> None:
+def refuse_leaks(
+    path: Path, key: str, held_out: Collection[str] = (), *, played: bool = False, vocabulary: int = 0
+) -> None:
     """Raise ConfigError for a recording at `path` that must not be cloned.
 
-    It shows a task of `held_out`, one that does not exist or may not be trained on, or a demonstration is unusable.
+    It shows a task of `held_out`, one that does not exist or may not be trained on, or a demonstration is unusable, as
+    by a model of so small a `vocabulary` (0: not known).
 
     With `played`, tasks that it names are tried again, so all of them have to exist here.
     """
@@ -95,7 +98,7 @@ def refuse_leaks(path: Path, key: str, held_out: Collection[str] = (), *, played
         header, demos = demo_files.read(path)
         for demo in demos:
             shown[demo.task] = None
-            if problem := demo_files.unfit(demo):
+            if problem := demo_files.unfit(demo, vocabulary):
                 raise ConfigError(f"{path}: {demo.task}: {problem}")
     tried = [one.task for one in header.tasks]
     with blamed(f"{key}: {path}: "):
@@ -107,8 +110,10 @@ def refuse_leaks(path: Path, key: str, held_out: Collection[str] = (), *, played
         raise ConfigError(f"{key}: {path}: {min(leaked)} is also in tasks.eval, which must be held out")
 
 
-def refuse_unfit(deploy: Deploy, path: Path, tokenizer: str, held_out: Collection[str] = ()) -> None:
-    """Raise ConfigError unless the recording at `path` suits the run's tokenizer, form, actions and tasks.
+def refuse_unfit(
+    deploy: Deploy, path: Path, tokenizer: str, held_out: Collection[str] = (), vocabulary: int = 0
+) -> None:
+    """Raise ConfigError unless the recording at `path` suits the run's tokenizer, vocabulary, form, actions and tasks.
 
     `held_out` are the tasks of the run's evaluation.
     """
@@ -120,4 +125,5 @@ def refuse_unfit(deploy: Deploy, path: Path, tokenizer: str, held_out: Collectio
             f"demos.source: {path} holds {header.demos} demonstrations, demos.count asks for {deploy.demos.count} and"
             " tasks.demo is empty"
         )
-    refuse_leaks(path, "demos.source", held_out, played=bool(deploy.demos.resample_rounds))
+    again = bool(deploy.demos.resample_rounds)
+    refuse_leaks(path, "demos.source", held_out, played=again, vocabulary=vocabulary)

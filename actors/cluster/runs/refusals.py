@@ -135,7 +135,8 @@ def _memo(deploy: Deploy, named: Named) -> None:
 
 def _demonstrations(deploy: Deploy, named: Named) -> None:
     if named.recording:
-        recordings.refuse_unfit(deploy, Path(named.recording), named.tokenizer, named.lanes.eval)
+        recording, vocabulary = Path(named.recording), named.architecture.vocab
+        recordings.refuse_unfit(deploy, recording, named.tokenizer, named.lanes.eval, vocabulary)
     refuse_undoable(named.lanes.train, deploy.prompt.action_space, "train")
     refuse_undoable(named.lanes.demo, deploy.prompt.action_space, "demo")
     pool = pool_of(deploy.demos, deploy.prompt.action_space)

@@ -65,10 +65,8 @@ def _checked(path: Path, header: RecordingHeader, demos: Iterable[Demo]) -> Iter
         raise StoreError(f"{path} holds {count} of the {header.demos} demonstrations that it says it holds")
 
 
-def unfit(demo: Demo) -> str:
-    """Why nothing could be learned from it; "" where it can."""
-    if not demo.steps:
-        return "it has no steps"
+def unfit(demo: Demo, vocabulary: int = 0) -> str:
+    """Why a model of so many token ids, 0 where that is open, could learn nothing from it; "" where it can."""
     if not any(step.well_formed for step in demo.steps):
         return "no step of it is well-formed"
     for number, step in enumerate(demo.steps):
@@ -76,8 +74,9 @@ def unfit(demo: Demo) -> str:
             return f"step {number} did what its answer only thought of: {str(step.payload.action)[:80]}"
         for name in ("prompt_ids", "response_ids"):
             ids = getattr(step.payload, name)
-            if not ids or min(ids) < 0:
-                return f"{name} of step {number} are {'empty' if not ids else 'below 0'}"
+            if not ids or min(ids) < 0 or 0 < vocabulary <= max(ids):
+                seen = f"{min(ids)} to {max(ids)}, of {vocabulary or 'any'} that a model has" if ids else "empty"
+                return f"{name} of step {number} are {seen}"
     if not (math.isfinite(demo.wall_s) and math.isfinite(demo.busy_s)):
         return "its times are no numbers"
     return ""

@@ -5,7 +5,7 @@ Each bound is checked while reading, against what was read, never against what t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from apis.documents.read import RefusedError
 
@@ -26,6 +26,7 @@ class Bounds:
     places: int = 16 << 20  # empty or not, up to the last filled one of each row
     cell_chars: int = 32_767  # of one text or formula, as spreadsheet programs have it
     chars: int = 4 << 20  # of all texts and formulas
+    looks: int = 4 << 20  # at elements of texts and slides, at those of nested tables again for each
     answer_bytes: int = 48 << 20
     cpu_s: int = 4
     memory_bytes: int = 512 << 20
@@ -36,13 +37,7 @@ class Budget:
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
-        self._left = {
-            "unpacked_bytes": bounds.unpacked_bytes,
-            "elements": bounds.elements,
-            "cells": bounds.cells,
-            "places": bounds.places,
-            "chars": bounds.chars,
-        }
+        self._left: dict[str, int] = asdict(bounds)
 
     def spend(self, name: str, amount: int = 1) -> None:
         """Take `amount` of the bound called `name`. Raises RefusedError."""

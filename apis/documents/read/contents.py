@@ -71,9 +71,14 @@ class _Package:
         walk(self._archive.pieces(name), tree, _PREFIXES, self._budget)
         return tree.root
 
+    def below(self, node: MarkupNode, *names: str) -> Iterator[MarkupNode]:
+        """Elements of these names in one."""
+        self._budget.spend("looks", node.size)
+        return node.below(*names)
+
     def words(self, node: MarkupNode) -> Iterator[str]:
         """The pieces of words in an element."""
-        for piece in node.below(*_WORDS):
+        for piece in self.below(node, *_WORDS):
             text = "".join(part for part in piece.inside if isinstance(part, str))
             self._budget.spend("chars", len(text))
             yield text
@@ -85,8 +90,8 @@ class _Package:
     def tables(self, node: MarkupNode) -> tuple[str, ...]:
         """Each table as text: cells are parted by ", ", rows by a newline."""
         return tuple(
-            "\n".join(", ".join(map(self.stripped, row.below(*_CELLS))) for row in table.below(*_ROWS))
-            for table in node.below(*_TABLES)
+            "\n".join(", ".join(map(self.stripped, self.below(row, *_CELLS))) for row in self.below(table, *_ROWS))
+            for table in self.below(node, *_TABLES)
         )
 
 
@@ -105,8 +110,7 @@ def _stream(package: _Package, node: MarkupNode, path: tuple[str, ...]) -> Itera
 
 
 def _mark(node: MarkupNode) -> str:
-    of_page = node.name != "w:br" or node.attributes.get("w:type") == "page"
-    return _MARKS.get(node.name, "") if of_page else ""
+    return "" if node.name == "w:br" and node.attributes.get("w:type") != "page" else _MARKS.get(node.name, "")
 
 
 def _joined(stream: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
@@ -162,6 +166,6 @@ def _slide(package: _Package, root: MarkupNode) -> SlideWords:
     shapes = list(root.below("p:sp"))
     bodies = (body for shape in shapes for body in shape.elements if body.name == "p:txBody")
     boxes = ("".join(package.words(body)).strip() for body in bodies)
-    filled = sum(1 for shape in shapes for _ in shape.below("a:blip"))
+    filled = sum(1 for shape in shapes for _ in package.below(shape, "a:blip"))
     pictures = sum(1 for _ in root.below("p:pic")) + filled
     return SlideWords(tuple(filter(None, boxes)), package.tables(root), pictures)

@@ -31,12 +31,13 @@ class MarkupHandler:
 class MarkupNode:
     """An element: its name with a prefix, attributes likewise, and what is in it, texts and elements in their order."""
 
-    __slots__ = ("attributes", "inside", "name")
+    __slots__ = ("attributes", "inside", "name", "size")
 
     def __init__(self, name: str, attributes: dict[str, str]) -> None:
         self.name = name
         self.attributes = attributes
         self.inside: list[MarkupNode | str] = []
+        self.size = 0  # elements in it, at any depth
 
     @property
     def elements(self) -> Iterator[MarkupNode]:
@@ -78,7 +79,7 @@ class MarkupTree(MarkupHandler):
             inside.append(data)
 
     def end(self, name: str) -> None:
-        self._open.pop()
+        self._open[-2].size += 1 + self._open.pop().size
 
 
 def walk(pieces: Iterable[bytes], handler: MarkupHandler, prefixes: Mapping[str, str], budget: Budget) -> None:

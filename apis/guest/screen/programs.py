@@ -28,12 +28,15 @@ OUT_BYTES = 256 << 10
 GRACE_S = 0.3  # for output of what a command left behind
 
 
-def run(argv: list[str], timeout_ms: int = 10_000, env: dict[str, str] | None = None) -> dict[str, Any]:
-    """Run a command in HOME, with `env` besides the session's environment; its exit status and what it wrote.
+Env = dict[str, str] | None
+
+
+def run(argv: list[str], timeout_ms: int = 10_000, env: Env = None, *, errors: bool = False) -> dict[str, Any]:
+    """Run a command in HOME, with `env` besides the session's environment; its exit status and its output, or `errors`.
 
     The status is None at the deadline. Raises Refused `failed`.
     """
-    child = _started(argv, env, output=subprocess.PIPE)
+    child = _started(argv, env, heard="stderr" if errors else "stdout")
     out = _output(child, time.monotonic() + timeout_ms / 1000)
     code = child.poll()
     if code is None:
@@ -44,20 +47,17 @@ def run(argv: list[str], timeout_ms: int = 10_000, env: dict[str, str] | None = 
 
 
 def _started(
-    argv: list[str],
-    env: dict[str, str] | None,
-    made: Callable[[list[str]], list[str]] = lambda argv: argv,
-    output: int = subprocess.DEVNULL,
+    argv: list[str], env: Env, made: Callable[[list[str]], list[str]] = lambda argv: argv, heard: str = ""
 ) -> subprocess.Popen[bytes]:
-    """A program started in HOME; `made` gives the command that is run for `argv`. Raises Refused."""
+    """A program in HOME, `heard` by its stdout or stderr; `made` gives the command that is run. Raises Refused."""
     if not argv or not all(isinstance(part, str) for part in argv):
         raise Refused("bad_request", "argv is a list of strings")
     try:
         return subprocess.Popen(
             made(argv),
             stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
+            stdout=subprocess.PIPE if heard == "stdout" else subprocess.DEVNULL,
+            stderr=subprocess.PIPE if heard == "stderr" else subprocess.DEVNULL,
             cwd=os.environ["HOME"],
             env={**os.environ, **(env or {})},
             start_new_session=True,
@@ -68,9 +68,10 @@ def _started(
 
 def _output(child: subprocess.Popen[bytes], until: float) -> bytes:
     """What `child` writes until it has ended; what is beyond the bound is read and dropped."""
-    assert child.stdout is not None
+    heard = child.stdout or child.stderr
+    assert heard is not None
     kept = bytearray()
-    with child.stdout as pipe, selectors.DefaultSelector() as selector:
+    with heard as pipe, selectors.DefaultSelector() as selector:
         os.set_blocking(pipe.fileno(), False)
         selector.register(pipe, selectors.EVENT_READ)
         while (left := until - time.monotonic()) > 0:
@@ -118,10 +119,9 @@ class Programs:
         self._accessibility = accessibility
         self._started: list[subprocess.Popen[bytes]] = []
 
-    def launch(self, argv: list[str], env: dict[str, str] | None = None) -> int:
+    def launch(self, argv: list[str], env: Env = None) -> int:
         """Start a program in HOME; its process id."""
-        self._started = [child for child in self._started if child.poll() is None]
-        if len(self._started) >= LAUNCH_MAX:
+        if len(self.running()) >= LAUNCH_MAX:
             raise Refused("failed", "too many programs are running")
         child = _started(argv, env, lambda argv: reachable(readable(argv)))
         self._started.append(child)

@@ -84,7 +84,8 @@ def is_cookie_deleted(result: Value, expected: Value, _: Options) -> Score:
     if not all(isinstance(row, list | tuple) and len(row) > 1 for row in rows):
         return Score(0.0, "a cookie can't be read")
     hosts = {str(row[1]) for row in rows}
-    left = [domain for domain in expected["domains"] if any(host.endswith(domain.lstrip(".")) for host in hosts)]
+    ends = {domain: f".{domain.lstrip('.')}" for domain in expected["domains"]}
+    left = [domain for domain, end in ends.items() if any(f".{host.lstrip('.')}".endswith(end) for host in hosts)]
     return is_(not left, "none is left", f"cookies of {left[:1]} are left")
 
 

@@ -69,16 +69,18 @@ def check_thunderbird_prefs(result: Value, expected: Value, _: Options) -> Score
 
 
 _FILTER = re.compile(r'^([a-zA-Z]{1,40})="((?:[^"\\\n]|\\.){0,2000})"[ \t]*$', re.MULTILINE)
+_CONDITION = re.compile(r"""(?:(?:AND|OR) )?\([\w ]+,[\w ']+,(?:"(?:\\.|[^"\\])*"|[^)]*)\)|\bALL\b""")
 
 
 def _filters(content: str) -> list[dict[str, Any]]:
     """The rules of msgFilterRules.dat, each with its conditions as a list."""
     found: list[dict[str, Any]] = []
-    for key, value in _FILTER.findall(content):
+    for key, written in _FILTER.findall(content):
+        value = re.sub(r'\\(["\\])', r"\1", written)
         if key == "name":
             found.append({})
         if found and key == "condition":
-            found[-1].setdefault(key, []).extend(re.findall(r"(?:(?:AND|OR) )?\([^()]*\)|ALL", value))
+            found[-1].setdefault(key, []).extend(_CONDITION.findall(value))
         elif found:
             found[-1][key] = value
     return found
@@ -126,13 +128,11 @@ def check_thunderbird_folder(result: Value, expected: Value, options: Options) -
     return is_(same, "the folders hold them", "a folder holds other messages")
 
 
-_GIMP = re.compile(r"^\(([a-z0-9-]{1,80})[ \t]+([^\n]*)\)[ \t]*$", re.MULTILINE)
-
-
 def check_config_status(result: Value, expected: Value, _: Options) -> Score:
-    """GIMP's setting `key` has `value`."""
-    there = dict(_GIMP.findall(text(result, SETTINGS_MAX)))
-    found = there.get(str(expected["key"]))
+    """GIMP's setting `key`, a word or the words that its line begins with, has `value` as its last word."""
+    keys = [expected["key"]] if isinstance(expected["key"], str) else expected["key"]
+    lines = [line.strip().lstrip("(").rstrip(")").split() for line in text(result, SETTINGS_MAX).splitlines()]
+    found = next((words[-1] for words in reversed(lines) if words[:-1][: len(keys)] == keys), None)
     return is_(found == str(expected["value"]), "it is set", f"{expected['key']} is {str(found)[:60]!r}")
 
 
@@ -181,9 +181,7 @@ DECLARED = (
     Declared("check_qt_slider_colours", check_qt_slider_colours, _SET, types=frozenset(("match", "blackish"))),
     Declared("check_thunderbird_prefs", check_thunderbird_prefs, "a file without preferences scores 0; false is not 0"),
     Declared("check_thunderbird_filter", check_thunderbird_filter, "a file without filters scores 0"),
-    Declared(
-        "check_thunderbird_folder", check_thunderbird_folder, "messages are read, where the published one skips all"
-    ),
+    Declared("check_thunderbird_folder", check_thunderbird_folder, "messages are read; the published one skips all"),
     Declared("check_config_status", check_config_status),
     Declared("is_utc_0", is_utc_0),
     Declared(

@@ -128,7 +128,8 @@ def _yaml(content: str) -> Any:
     """What a small YAML text says, by the loader in Python: libyaml's overflows its stack on nested brackets."""
     if len(content) > YAML_MAX or sum(map(content.count, "[{")) > YAML_NESTED_MAX:
         raise UnreadableResult("its YAML is too large")
-    if "&" in content and "*" in content:  # aliases may stand for more than any memory holds
+    # Aliases may stand for more than any memory holds.
+    if "&" in content and any(isinstance(token, yaml.AliasToken) for token in yaml.scan(content, yaml.SafeLoader)):
         raise UnreadableResult("its YAML has aliases")
     return yaml.safe_load(content)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -146,6 +147,18 @@ async def test_a_silent_agent_ends_at_the_deadline(serve):
     assert down.state is LinkState.SILENT
     assert 0 <= down.late_s < 60
     assert evidence_of(DesktopHealth(alive=True), down, acted=True).loop_lag_s == down.late_s
+
+
+async def test_a_host_that_stood_still_until_the_deadline_says_how_long(serve, monkeypatch):
+    """The call ends in time, though nobody here could read an answer."""
+    monkeypatch.setattr("actors.desktop.link._TICK_S", 0.01)
+
+    async def agent(_process: Process, _request: dict) -> None:
+        asyncio.get_running_loop().call_later(0.1, time.sleep, 0.8)
+
+    down = await down_by(serve, agent, timeout_s=1.0)
+    assert down.state is LinkState.SILENT
+    assert down.late_s > 0.7
 
 
 async def test_an_agent_that_ends_is_a_lost_link_with_its_last_words(serve):

@@ -12,6 +12,8 @@ from actors.desktop.files import office
 from actors.desktop.files.read_home import FileSeen, ReadLimits, as_wanted
 from actors.errors import DesktopFault
 from apis.documents.docx import make_docx
+from apis.documents.read.bounds import Bounds, Budget, RefusedError
+from apis.documents.read.contents import text_document
 from apis.documents.read.written import tight
 from apis.tasks.verify.verify import OFFICE, WantedFile
 from runtime.errors import ConfigError
@@ -84,3 +86,22 @@ def test_an_archive_is_tight_without_bytes_before_between_or_behind() -> None:
         archive.writestr("a", "x")
     assert not tight(file.getvalue())  # its names' encoding is not said
     assert not tight(file.getvalue() + bytes(30))
+
+
+def test_tables_in_tables_cost_no_more_than_is_allowed() -> None:
+    """Each table, row and cell is looked through for all that is below it."""
+
+    def nested(depth: int, words: int) -> bytes:
+        inside = "<w:t>a</w:t>" * words
+        for _ in range(depth):
+            inside = f"<w:tbl><w:tr><w:tc>{inside}</w:tc></w:tr></w:tbl>"
+        space = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            body = f"<w:body>{inside}</w:body>"
+            archive.writestr("word/document.xml", f'<w:document xmlns:w="{space}">{body}</w:document>')
+        return file.getvalue()
+
+    assert text_document(nested(2, 3), Budget(Bounds())).tables == ("aaa, aaa\naaa", "aaa")
+    with pytest.raises(RefusedError, match="too_big"):
+        text_document(nested(19, 30), Budget(Bounds(looks=10_000)))

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import asyncssh
@@ -18,7 +19,9 @@ from actors.desktop.link import GuestLink, LinkDown, evidence_of
 from actors.desktop.provider import Desktop, DesktopSpec
 from actors.desktop.providers.sandbox import cgroups, command
 from actors.desktop.providers.sandbox import provider as provider_module
+from actors.desktop.providers.sandbox.owners import UserLease
 from actors.desktop.providers.sandbox.provider import SandboxProvider
+from actors.desktop.providers.sandbox.sandbox import Sandbox, Watched
 from actors.errors import DesktopFault
 from apis.guest.session.members import descendants, kill, only
 from apis.tasks.verify.verify import WantedFile
@@ -47,6 +50,33 @@ def fake_bwrap(folder: Path, script: str) -> None:
     program.chmod(0o755)
     for parent in (folder, *list(folder.parents)[:-2]):
         parent.chmod(0o755)
+
+
+def sleeping() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["sleep", "60"], start_new_session=True)
+
+
+async def test_a_removal_that_failed_once_is_tried_again_without_what_is_buried(tmp_path: Path) -> None:
+    provider = object.__new__(SandboxProvider)
+    provider._leaving = {}
+    box = Sandbox("crl.x.1", tmp_path / "1", UserLease(0, None))
+    provider._sandboxes = {box.name: box}
+    box.process = sleeping()  # as far as a boot had come
+    box.outer = Watched(box.process.pid)
+    box.folder.mkdir()
+    remove, fails = box.remove, [TimeoutError("a slow disk")]
+
+    def once() -> None:
+        if fails:
+            raise fails.pop()
+        remove()
+
+    box.remove = once  # type: ignore[method-assign]
+    with pytest.raises(TimeoutError):
+        await provider._discard(box)
+    await provider._discard(box)
+    assert not box.folder.exists()
+    assert not provider._sandboxes
 
 
 async def losing(link: GuestLink, script: str) -> LinkDown:

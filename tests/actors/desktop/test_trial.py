@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,8 +57,9 @@ def files(outside: Outside, **contents: str) -> None:
 
 def text_of(*parts: str) -> str:
     """A file's text; "" where there is none."""
-    path = Path(*parts)
-    return path.read_text() if path.exists() else ""
+    with contextlib.suppress(OSError):
+        return Path(*parts).read_text(errors="replace")
+    return ""
 
 
 def locked(*parts: str) -> None:
@@ -102,7 +106,8 @@ async def test_the_copy_changes_and_the_desktops_own_home_does_not(outside: Outs
 
 async def test_it_has_no_network_no_rights_and_sees_nothing_else(outside: Outside) -> None:
     outputs = await said(
-        outside, run("id -u; ls /root /etc/shadow; touch /usr/local/x; tail -n +3 /proc/net/dev; ps ax | wc -l")
+        outside,
+        run("exec 2>&1; id -u; ls /root /etc/shadow; touch /usr/local/x; tail -n +3 /proc/net/dev; ps ax|wc -l"),
     )
     assert outputs.startswith("1000\n")
     assert "shadow': No such file" in outputs
@@ -123,6 +128,30 @@ async def test_what_it_writes_and_how_long_it_takes_is_bounded(outside: Outside)
     assert {name: found.outputs.get(name) for name in ("late", "absent", "says", "left")} == {
         "late": "", "absent": None, "says": "bwrap: no\n", "left": "done\n"
     }  # fmt: skip
+
+
+async def test_output_and_errors_of_a_command_are_apart(outside: Outside) -> None:
+    line = run("echo 42; ls new.txt")
+    found = await held(outside, [line, replace(line, args={**line.args, "errors": True}, kept="errors")])
+    assert found.outputs["out"] == "42\n"
+    assert "new.txt': No such file" in found.outputs["errors"]
+
+
+def named(*words: str) -> list[str]:
+    """Commands of processes that have one of the words in them."""
+    commands = [text_of(str(path)) for path in Path("/proc").glob("[0-9]*/cmdline")]
+    return [command for command in commands if any(word in command for word in words)]
+
+
+@pytest.mark.parametrize("line", ["sleep 61234", "while :; do cat /bin/bash; done", "setsid sleep 61234 & sleep 61234"])
+async def test_a_look_that_is_given_up_ends_and_leaves_no_process(outside: Outside, line: str) -> None:
+    for wait_s in (0.05, 0.3):
+        look = asyncio.ensure_future(held(outside, [run(line, 30_000)]))
+        await asyncio.sleep(wait_s)
+        look.cancel()
+        done, _ = await asyncio.wait([look], timeout=10)
+        assert done, "it goes on"
+        assert not named("61234", outside.trial)
 
 
 @pytest.mark.skipif(not lends_users(), reason="a file of one's own can always be read by root")

@@ -138,3 +138,20 @@ def test_a_run_is_followed_to_its_end_and_read(tmp_path: Path) -> None:
     run.stop()
     with pytest.raises(computerrl.ConfigError):
         run.figures()
+
+
+def test_a_name_that_another_run_owns_is_not_taken_for_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command refuses it a second later, and what it says is raised."""
+    real = subprocess.Popen
+
+    def refusing(_command: list[str], **more: Any) -> subprocess.Popen[bytes]:
+        line = "import sys, time; time.sleep(0.5); sys.stderr.write('run mine exists already\\n'); sys.exit(2)"
+        return real([sys.executable, "-c", line], **more)
+
+    monkeypatch.setattr(subprocess, "Popen", refusing)
+    monkeypatch.setattr(run_folder, "is_run", lambda _: True)
+    monkeypatch.setattr(run_folder, "owner", lambda _: run_folder.LockOwner(pid=1, started="before"))
+    with pytest.raises(computerrl.ConfigError, match="run mine exists already"):
+        computerrl.Run.start("smoke", name="mine", runs=tmp_path)

@@ -91,6 +91,22 @@ async def test_a_plan_is_carried_out_once(rank: Ref, model: Path) -> None:
     assert second.figures["loss"] < first.figures["loss"]
 
 
+async def test_weights_of_half_a_step_are_no_version_s(
+    rank: Ref, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a later pass over a batch has a loss that is not finite."""
+    await load(rank, model)
+
+    def half(trainer: Trainer, *_: object) -> dict[str, float]:
+        raise LearnerError("the second pass failed")
+
+    monkeypatch.setattr(Trainer, "cross_entropy_step", half)
+    with pytest.raises(LearnerError, match="second pass"):
+        await rank.ask(step_to(1), timeout_s=60)
+    with pytest.raises(NoModel, match="no model"):
+        await rank.ask(SaveCheckpoint(version=v(0), location=str(tmp_path / "x")), timeout_s=60)
+
+
 async def test_a_look_changes_nothing(rank: Ref, model: Path) -> None:
     await load(rank, model)
     seen = await rank.ask(LookAt(version=v(0), micro_batches=BATCHES), timeout_s=60)

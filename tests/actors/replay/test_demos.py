@@ -176,7 +176,7 @@ def test_what_is_not_sound_or_not_alike_adds_nothing(tmp_path: Path) -> None:
     for said, changed in (
         ("response_ids of step 0 are empty", foreign(first, response_ids=[])),
         ("step 0 did what its answer only thought of: None", foreign(first, response="<think>Agent.wait()")),
-        ("prompt_ids of step 0 are below 0", foreign(first, prompt_ids=[3, -5])),
+        ("prompt_ids of step 0 are -5 to 3", foreign(first, prompt_ids=[3, -5])),
     ):
         refused(StoreError, f"{first.task}: {said}", msgspec.structs.replace(first, steps=[changed]))
     for name in ("absent.parquet", "demos.csv"):
@@ -273,3 +273,6 @@ def test_the_recording_that_comes_with_the_program_loads_whatever_is_renamed_in_
     demo = next(iter(found))
     assert demo.steps
     assert demo_files.unfit(demo) == ""
+    largest = max(max(step.payload.prompt_ids + step.payload.response_ids) for step in demo.steps)
+    assert demo_files.unfit(demo, largest + 1) == ""
+    assert f"to {largest}, of {largest} that a model has" in demo_files.unfit(demo, largest)

@@ -177,6 +177,7 @@ def test_a_request_leaves_no_preference_to_the_server():
         {"spans": [("0.1", 0, 2), ("0.2", 1, 3)]},
         {"spans": [("0.1", 0, 0), ("0.2", 0, 3)]},
         {"spans": [("default", 0, 3)]},
+        {"ids": (), "spans": ()},
     ],
 )
 def test_contradictions_are_refused(broken):

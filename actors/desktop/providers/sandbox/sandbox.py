@@ -267,8 +267,10 @@ class Sandbox:
         One that was killed as it started has a child that is blocked for ever, in no control group: it still waits for
         a word of its parent, and has not yet asked to end with it. It is in its parent's process group.
         """
+        if outer.returncode is not None:  # buried before this try: its number may be another's
+            return
         if self.init is None:
-            os.killpg(outer.pid, signal.SIGKILL)  # its number is still its own: the process is not buried
+            os.killpg(outer.pid, signal.SIGKILL)  # its number is still its own
         outer.wait()
         if self.init is None:
             with contextlib.suppress(ProcessLookupError, TimeoutError):

@@ -8,10 +8,13 @@ output are bounded. What a command leaves running ends with it, and the copy goe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,13 +23,16 @@ from actors.desktop.provider import Outside
 from actors.desktop.providers import home
 from actors.desktop.providers.sandbox import cgroups, command, sandbox
 from actors.errors import DesktopFault
+from apis.guest.session.members import descendants, kill
 from apis.plans.action import Call
 
 COPY_S = 30.0
+GONE_S = 2.0  # for what is killed
 SPARE_S = 5.0  # beyond a command's own time, for its sandbox to start and end
 OUT_BYTES = 256 << 10
 ROOM_BYTES = 512 << 20  # where the desktop's own disk has no bound
-GROUPS = ("memory", "pids")  # those of the desktop that a command counts for; they don't stop it with the desktop
+# Those of the desktop that a command counts for. None is frozen: the desktop has been stopped by signals.
+GROUPS = (*cgroups.LIMITED, cgroups.UNIFIED)
 # What lies at the path is replaced: a link there is not followed, one above it leads nowhere but into the copy.
 _WRITING = ("/bin/sh", "-c", 'mkdir -p -- "$(dirname -- "$1")" && rm -rf -- "$1" && exec cat > "$1"')
 _APPENDING = ("/bin/sh", "-c", 'exec cat >> "$1"')
@@ -58,10 +64,18 @@ async def held(outside: Outside, calls: Iterable[Call]) -> Tried:
             writer = _APPENDING if call.args.get("append") else _WRITING
             await trial.run([*writer, "sh", call.args["path"]], {}, COPY_S, call.args["data"])
             continue
-        out = await trial.run(call.args["argv"], call.args.get("env") or {}, call.args["timeout_ms"] / 1000)
-        if call.kept and out is not None:
-            outputs[call.kept] = out.decode("utf-8", "replace")
+        ended = await trial.run(call.args["argv"], call.args.get("env") or {}, call.args["timeout_ms"] / 1000)
+        if call.kept and ended is not None:
+            outputs[call.kept] = (ended.errors if call.args.get("errors") else ended.out).decode("utf-8", "replace")
     return Tried(str(trial.home), outputs)
+
+
+class _Ended(NamedTuple):
+    """How a command ended; its status is None at its deadline."""
+
+    code: int | None
+    out: bytes  # up to `OUT_BYTES`, as `errors`
+    errors: bytes
 
 
 class _Trial:
@@ -89,28 +103,26 @@ class _Trial:
 
         Raises DesktopFault where it takes too long: a desktop's disk is small.
         """
-        code, out = await self._spoken(["cp", "-a", "--", f"{self._outside.home}/.", str(self.home)], COPY_S)
-        if code is None:
+        ended = await self._spoken(["cp", "-a", "--", f"{self._outside.home}/.", str(self.home)], COPY_S)
+        if ended.code is None:
             raise DesktopFault("verify_timeout", f"HOME was not copied within {COPY_S:g} s", "verifier")
-        if _FULL in out or code < 0:
+        if _FULL in ended.errors or ended.code < 0:
             return "HOME does not fit into what a desktop has a second time"
         locked = os.stat(self._outside.home).st_mode & 0o500 != 0o500
         return "HOME itself is locked" if locked else ""
 
-    async def run(self, argv: list[str], env: Mapping[str, str], limit_s: float, data: bytes = b"") -> bytes | None:
-        """What a command writes, up to `OUT_BYTES`; None where there is no such program. Raises DesktopFault."""
-        code, out = await self._apart(argv, env, limit_s, data)
-        if code == 1 and out.startswith(_NOT_STARTED):
+    async def run(self, argv: list[str], env: Mapping[str, str], limit_s: float, data: bytes = b"") -> _Ended | None:
+        """What a command writes; None where there is no such program. Raises DesktopFault."""
+        ended = await self._apart(argv, env, limit_s, data)
+        if ended.code == 1 and ended.errors.startswith(_NOT_STARTED):
             return None
-        if code == 1 and out.startswith(b"bwrap: "):  # a command may say so itself
-            sane, output = await self._apart(["/bin/true"], {}, SPARE_S)
-            if sane != 0:
-                raise fault(FaultCause.OUTSIDE_VIEW, f"no sandbox to judge in: {output[:200]!r}")
-        return out
+        if ended.code == 1 and ended.errors.startswith(b"bwrap: "):  # a command may say so itself
+            sane = await self._apart(["/bin/true"], {}, SPARE_S)
+            if sane.code != 0:
+                raise fault(FaultCause.OUTSIDE_VIEW, f"no sandbox to judge in: {sane.errors[:200]!r}")
+        return ended
 
-    async def _apart(
-        self, argv: list[str], env: Mapping[str, str], limit_s: float, data: bytes = b""
-    ) -> tuple[int | None, bytes]:
+    async def _apart(self, argv: list[str], env: Mapping[str, str], limit_s: float, data: bytes = b"") -> _Ended:
         with command.filter_opened(self._filter) as filter_fd:
             line = command.trial_command(
                 filter_fd=filter_fd, home=self.home, tmp=self._place / "tmp", shared=Path(self._outside.shared),
@@ -118,13 +130,11 @@ class _Trial:
             )  # fmt: skip
             return await self._spoken(line, limit_s, data, [filter_fd] if self._filter else [])
 
-    async def _spoken(
-        self, line: list[str], limit_s: float, data: bytes = b"", fds: Sequence[int] = ()
-    ) -> tuple[int | None, bytes]:
-        """How a program of the desktop's user ended, None at its deadline, and what it wrote."""
+    async def _spoken(self, line: list[str], limit_s: float, data: bytes = b"", fds: Sequence[int] = ()) -> _Ended:
+        """How a program of the desktop's user ended. What is left of it is killed."""
         process = await asyncio.create_subprocess_exec(
             *command.as_user(self._outside.uid), *command.bounded(int(limit_s) + 1), *_WAITING, *line,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
             env=command.environment(), pass_fds=fds,
         )  # fmt: skip
         try:
@@ -132,24 +142,43 @@ class _Trial:
             async with asyncio.timeout(limit_s + SPARE_S):
                 return await _heard(process, data)
         except TimeoutError:
-            return None, b""
+            return _Ended(None, b"", b"")
         finally:
             if process.returncode is None:
-                process.kill()
-                await process.wait()
+                await _killed(process)
 
 
-async def _heard(process: asyncio.subprocess.Process, data: bytes) -> tuple[int | None, bytes]:
+async def _heard(process: asyncio.subprocess.Process, data: bytes) -> _Ended:
     assert process.stdin is not None
-    assert process.stdout is not None
     writing = asyncio.ensure_future(_given(process.stdin, b"\n" + data))
-    kept = bytearray()
     try:
-        while piece := await process.stdout.read(1 << 16):
-            kept += piece[: OUT_BYTES - len(kept)]
-        return await process.wait(), bytes(kept)
+        out, errors = await asyncio.gather(_kept(process.stdout), _kept(process.stderr))
+        return _Ended(await process.wait(), out, errors)
     finally:
         writing.cancel()
+
+
+async def _kept(pipe: asyncio.StreamReader | None) -> bytes:
+    assert pipe is not None
+    kept = bytearray()
+    while piece := await pipe.read(1 << 16):
+        kept += piece[: OUT_BYTES - len(kept)]
+    return bytes(kept)
+
+
+async def _killed(process: asyncio.subprocess.Process) -> None:
+    """Kill a program and all that it has started; what they wrote is read, else asyncio awaits its end for ever."""
+    await asyncio.to_thread(_kill, process.pid)
+    await asyncio.gather(_kept(process.stdout), _kept(process.stderr))
+    await process.wait()
+
+
+def _kill(pid: int) -> None:
+    """Also a child in a session of its own that was not yet to end with its parent. Blocks."""
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        os.kill(pid, signal.SIGSTOP)  # it starts nothing more
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    kill(descendants(pid), GONE_S)
 
 
 async def _given(pipe: asyncio.StreamWriter, data: bytes) -> None:
