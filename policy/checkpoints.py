@@ -26,7 +26,6 @@ class CheckpointInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str  # "LINEAGE.STEP"
     has_reference: bool
-    has_average: bool = False
     dtype: str
     lora: LoraConfig = LoraConfig()
     vision: str = "frozen"

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from policy import tensorfiles
 from policy.architecture import Architecture
-from policy.settings import ADAPTER, ADAPTER_CONFIG, ADAPTER_WEIGHTS, AVERAGED
+from policy.settings import ADAPTER, ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from policy.tensorfiles import SEEING, held, plain_name
 from runtime import disk
 from runtime.disk import flush
@@ -93,20 +93,16 @@ def write(
     tensors: dict[str, Tensor],
     files: Companions,
     adapter: tuple[object, dict[str, Tensor]] | None = None,
-    averaged: dict[str, Tensor] | None = None,
 ) -> str:
     """Write `tensors` with config and tokenizer `files` to `folder`, replacing what is there.
 
-    The configuration and tensors of an `adapter` go to a folder of PEFT's form in it, and `averaged` tensors to one
-    like `folder`.
+    The configuration and tensors of an `adapter` go to a folder of PEFT's form in it.
 
     Returns what `tensorfiles.digest` gives of it.
     """
 
     def fill(partial: Path) -> None:
         _write_model(partial, tensors, files)
-        if averaged:
-            _write_model(partial / AVERAGED, averaged, files)
         if adapter is not None:
             _write_peft(partial / ADAPTER, *adapter)
 

@@ -30,7 +30,6 @@ class MemoryPlan(msgspec.Struct, frozen=True, kw_only=True):
     gradients: int
     optimizer: int  # Adam's moments, and its fp32 weights where the model's are bfloat16
     reference: int  # on a CPU; what a GPU computes of it takes the place of the weights
-    average: int  # on a CPU: of the weights, in fp32
     activations: int
     tower: int  # of a model that sees, with what it made of pictures and one pass of it
     vocabulary: int  # logits of a chunk of rows, and the gradient of the output layer
@@ -38,23 +37,21 @@ class MemoryPlan(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: int  # on a CPU: Adam's state as it is read or written, once more, while there are no activations
     pinned: int  # of the host's memory next to a GPU: the reference, rounded up to a power of two as torch may do
     staged: int  # of the host's memory next to a GPU: Adam's state, while a checkpoint is read or written
-    followed: int  # of the host's memory next to a GPU: the average, and the weights while it takes their place
 
     @property
     def total(self) -> int:
         """The most at one time, but for what is in the host's memory next to a GPU."""
-        lasting = self.weights + self.gradients + self.optimizer + self.reference + self.average + self.tower
+        lasting = self.weights + self.gradients + self.optimizer + self.reference + self.tower
         return lasting + max(self.activations + self.vocabulary, self.export, self.checkpoint)
 
     @property
     def host(self) -> int:
         """The most of the host's memory at one time, next to a GPU."""
-        return self.pinned + self.staged + self.followed
+        return self.pinned + self.staged
 
     def by_part(self) -> str:
         parts = msgspec.structs.asdict(self)
-        names = {"reference": "pinned", "checkpoint": "staged", "average": "followed"}
-        host = _gib({name: parts.pop(part) for name, part in names.items()})
+        host = _gib({"reference": parts.pop("pinned"), "checkpoint": parts.pop("staged")})
         return _gib(parts) + (f"; in the host's memory: {host}" if host else "")
 
 
@@ -82,12 +79,9 @@ def plan(
     token_budget: int,
     reference: bool,
     device: str,
-    average: bool = False,
     broadcast: bool = False,
 ) -> MemoryPlan:
-    """Of the fullest rank, on a `device` that is "cpu" or "cuda".
-
-    `reference` says whether there is a reference policy, `average` whether there is an average of weights.
+    """Of the fullest rank, on a `device` that is "cpu" or "cuda"; `reference` says whether there is a reference policy.
 
     Weights that are `broadcast` to engines are joined on a rank's device, others a tensor or a stage at a time. Raises
     ConfigError for adapters that `arch` can't have.
@@ -108,16 +102,13 @@ def plan(
         gradients=FP32 * trained,
         optimizer=state // parallel.data,
         reference=kept if device == "cpu" else 0,
-        average=FP32 * trained if average and device == "cpu" else 0,
         activations=size * token_budget * (activations(arch, optim, parallel) + worked_on),
         tower=seeing(arch, optim.vision, size, token_budget),
         vocabulary=FP32 * LOGITS_AT_ONCE * rows * head + (0 if adapters else size * head * arch.hidden),
-        export=size * (sum(sizes) if broadcast else joined)
-        + (size * (trained + sum(sizes)) if average and device == "cpu" else 0),
+        export=size * (sum(sizes) if broadcast else joined),
         checkpoint=again if device == "cpu" else 0,
         pinned=1 << (kept - 1).bit_length() if kept and device == "cuda" else 0,
         staged=state if device == "cuda" else 0,
-        followed=(FP32 + size) * trained if average and device == "cuda" else 0,
     )
 
 

@@ -13,7 +13,6 @@ from runtime.messaging.message import Value
 from runtime.settings import Section, key, tuning
 
 ADAPTER = "adapter"  # PEFT's folder, next to weights
-AVERAGED = "averaged"  # the folder of the average of weights, likewise
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 

@@ -263,7 +263,6 @@ def plan(
             new_reference=batch.new_reference and config.rl.kl_coef > 0,
             objective=objective,
             epochs=config.rl.epochs if rl else 1,
-            average=config.rl.average if rl else 0.0,
         ),
         without_signal=without_signal,
         figures=figures,

@@ -64,14 +64,6 @@ class RlConfig(Section, frozen=True, kw_only=True):
             ge=0,
         ),
     ] = 0.0
-    average: Annotated[
-        float,
-        tuning(
-            "Keeps this share of an average of weights at each step of RL (0.9), for eval and export. 0 has none.",
-            ge=0,
-            lt=1,
-        ),
-    ] = 0.0
     reward: Annotated[
         str, tuning("Names a function of one's own package that rewards each step, as package.module:function.")
     ] = ""
@@ -126,7 +118,7 @@ class RlConfig(Section, frozen=True, kw_only=True):
 # Of RL, what a plan shows where it is not as usual.
 OPTIONS = (
     *("advantage_std", "baseline", "importance_ratio", "ratio", "mismatch", "tis_cap"),
-    *("kl_coef", "negative_scale", "entropy_target", "entropy_coef", "average", "reward", "loss"),
+    *("kl_coef", "negative_scale", "entropy_target", "entropy_coef", "reward", "loss"),
 )
 
 

@@ -46,7 +46,6 @@ class StepPlan(Request[StepResult]):
     objective: Objective = Objective()  # of RL
     epochs: int = 1  # optimizer steps, each over all micro-batches; together they make one version
     plan_file: PlanFile | None = None
-    average: float = 0.0  # share of the average of weights that is kept when it follows the step; 0: there is none
 
 
 class ProbeFigures(Message):

@@ -364,8 +364,7 @@ class RankActor(Actor):
             on_all(look)
         if msg.checkpoint:
             on_first(verify)
-            rl = self.config.learner.rl
-            trainer = Trainer.resume(where, optim, reference=rl.kl_coef > 0, average=rl.average > 0, parallel=parallel)
+            trainer = Trainer.resume(where, optim, reference=self.config.learner.rl.kl_coef > 0, parallel=parallel)
         else:
             trainer = Trainer(where, optim, parallel=parallel)
         self._trainer = trainer
@@ -390,7 +389,6 @@ class RankActor(Actor):
         # A resume may set a coefficient that was 0: the KL then counts from the weights of that moment.
         if msg.new_reference or (msg.objective.kl_coef and trainer.reference is None):
             trainer.new_reference()
-        trainer.keep_average(msg.average > 0)
         try:
             if sft:
                 figures = trainer.cross_entropy_step(micro_batches, msg.lr, rehearsal)
@@ -399,8 +397,6 @@ class RankActor(Actor):
         except BaseException:  # earlier passes may be in the weights, which are no version's then
             self._trainer = None
             raise
-        if trainer.averaged is not None:
-            trainer.averaged.follow(msg.average)
         ok = figures.pop("ok") > 0
         return messages.StepResult(plan_id=msg.plan_id, version=msg.version, figures=figures, ok=ok, t0=t0, t1=now())
 

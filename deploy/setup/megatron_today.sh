@@ -42,5 +42,5 @@ fi
 export PYTHONPATH=$root OMP_NUM_THREADS=1
 "$venv/bin/python" -c 'import importlib.metadata as m, sys; print("megatron-today: Python", sys.version.split()[0], *(f"{n} {m.version(n)}" for n in ("megatron-core", "torch")))'
 exec "$venv/bin/python" -m pytest -q -n 2 --dist loadfile --timeout 900 -m "not proof" tests/policy/test_megatron_*.py \
-    tests/policy/test_{architecture,average,broadcast,checkpoints,lora,losses,memory,parallel,reference,vision_learner,vocab,weights}.py \
+    tests/policy/test_{architecture,broadcast,checkpoints,lora,losses,memory,parallel,reference,vision_learner,vocab,weights}.py \
     tests/actors/learner tests/invariants/test_ranks_train_as_one.py "$@"

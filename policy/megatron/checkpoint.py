@@ -1,4 +1,4 @@
-"""Checkpoints in Megatron's distributed format: weights, Adam's state, reference policy, average of weights.
+"""Checkpoints in Megatron's distributed format: weights, Adam's state, reference policy.
 
 Invariant: a folder with the marker file is complete and flushed to disk; a folder without it is never loaded.
 A resume continues with the same losses, whatever the layout of the ranks was and is. Adam's state is stored by
@@ -116,8 +116,7 @@ def plain_data_only(what: str) -> Iterator[None]:
 
 
 SHARDS = "shards"
-REFERENCE, AVERAGE = "reference", "average"
-Kept = dict[str, dict[str, Tensor]]  # each of them, by the parameters' names; nothing where there is none
+REFERENCE = "reference"
 STEPS = "common_step"
 MODEL = "model"  # subfolder: config and tokenizer, without weights
 
@@ -149,7 +148,7 @@ def save(
     info: CheckpointInfo,
     files: hf_folder.Companions,
     updater: Updater,
-    kept: Kept,
+    reference: dict[str, Tensor],
 ) -> str:
     """Write a checkpoint to `folder`, replacing what is there; every rank calls this.
 
@@ -192,7 +191,7 @@ def save(
         with cuda_literals(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             dist_checkpointing.save(
-                _state(updater, updater.state_of, kept),
+                _state(updater, updater.state_of, reference),
                 str(partial / SHARDS),
                 sharded_strategy=InlineSave("torch_dist", 1, thread_count=1),
             )
@@ -207,15 +206,15 @@ def save(
     return on_first(finish).decode()
 
 
-def load(folder: Path, updater: Updater, kept: Kept) -> None:
-    """Fill model, optimizer and what is kept of other weights, from `folder`, in place.
+def load(folder: Path, updater: Updater, reference: dict[str, Tensor]) -> None:
+    """Fill model, optimizer and the weights of a reference, none where there is none, from `folder`, in place.
 
     Raises ConfigError where its files pickle more than plain data, StoreError where they can't be read.
     """
     try:
         with plain_data_only(str(folder)), cuda_literals(), torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            state = dist_checkpointing.load(_state(updater, updater.blank, kept), folder / SHARDS)
+            state = dist_checkpointing.load(_state(updater, updater.blank, reference), folder / SHARDS)
     except CheckpointException as error:
         raise StoreError(f"can't read {folder}: {_causes(error)}") from error
     except CheckpointingException as error:
@@ -225,16 +224,17 @@ def load(folder: Path, updater: Updater, kept: Kept) -> None:
     steps = float(adam.pop(STEPS))
     for name, parameter in updater.trained():
         updater.restore(parameter, adam.pop(name), steps)
-    for kind, weights in kept.items():
-        for name, weight in weights.items():
-            weight.copy_(state[kind][name])
+    for name, weight in reference.items():
+        weight.copy_(state[REFERENCE][name])
 
 
 def _causes(failed: CheckpointException) -> str:
     return "; ".join(f"rank {rank}: {cause!r}" for rank, (cause, _) in sorted(failed.failures.items()))
 
 
-def _state(updater: Updater, of: Callable[[Parameter], dict[str, Tensor]], kept: Kept) -> dict[str, Any]:
+def _state(
+    updater: Updater, of: Callable[[Parameter], dict[str, Tensor]], reference: dict[str, Tensor]
+) -> dict[str, Any]:
     """What is saved, and where it is loaded into: weights, and what `of` gives of Adam's state."""
     model = updater.model.sharded_state_dict()
     adam: dict[str, Any] = {STEPS: torch.tensor(updater.steps)}
@@ -243,11 +243,8 @@ def _state(updater: Updater, of: Callable[[Parameter], dict[str, Tensor]], kept:
             kind: make_sharded_optimizer_tensor(model[name], tensor, f"optimizer.state.{kind}")
             for kind, tensor in of(parameter).items()
         }
-    shards = {
-        kind: {name: make_sharded_optimizer_tensor(model[name], tensor, kind) for name, tensor in weights.items()}
-        for kind, weights in kept.items()
-    }
-    for shard in shards[REFERENCE].values():
+    shards = {name: make_sharded_optimizer_tensor(model[name], tensor, REFERENCE) for name, tensor in reference.items()}
+    for shard in shards.values():
         if lora.MARK in shard.key:  # the name that adapters of a reference have had from the first
             shard.key = shard.key.removeprefix("reference.").replace(lora.MARK, f"{lora.MARK}reference_")
-    return {"model": model, "optimizer": {"state": adam}, **shards}
+    return {"model": model, "optimizer": {"state": adam}, REFERENCE: shards}

@@ -62,40 +62,6 @@ class ReferencePolicy:
             yield
 
 
-class AveragedWeights:
-    """An exponential moving average of a rank's trained parameters, in fp32 in the host's memory.
-
-    A small step is lost in bfloat16, where the average would never move.
-    """
-
-    @torch.no_grad()
-    def __init__(self, trained: Sequence[tuple[str, Parameter]]) -> None:
-        """It begins with what the parameters are now."""
-        self._trained = dict(trained)
-        self.weights = {name: weight.to("cpu", torch.float32, copy=True) for name, weight in trained}
-
-    @torch.no_grad()
-    def follow(self, share: float) -> None:
-        """Keep `share` of it, and take the rest from what the parameters are now."""
-        for name, average in self.weights.items():
-            average.lerp_(self._trained[name].to("cpu", torch.float32), 1.0 - share)
-
-    @contextmanager
-    def in_place(self) -> Iterator[None]:
-        """The model has the averaged weights inside; its own are back to the bit afterwards."""
-        own = {name: weight.detach().to("cpu", copy=True) for name, weight in self._trained.items()}
-        self._put(self.weights)
-        try:
-            yield
-        finally:
-            self._put(own)
-
-    @torch.no_grad()
-    def _put(self, weights: dict[str, Tensor]) -> None:
-        for name, weight in weights.items():
-            self._trained[name].copy_(weight)
-
-
 @torch.no_grad()
 def _exchange(weight: Tensor, kept: Tensor) -> None:
     own = weight.clone()
@@ -148,7 +114,6 @@ class Trainer:
         self.updater = Updater(self.model.to(self.device), config)
         self._training = self._runner(self.updater.ddp)
         self.reference: ReferencePolicy | None = None
-        self.averaged: AveragedWeights | None = None
         self.loaded_version = ""  # of the checkpoint that was loaded
 
     @classmethod
@@ -159,16 +124,15 @@ class Trainer:
         device: str | None = None,
         *,
         reference: bool = True,
-        average: bool = True,
         parallel: ParallelConfig | None = None,
     ) -> Trainer:
-        """The trainer that `save` wrote to `folder`, without reference policy and average where they are not wanted.
+        """The trainer that `save` wrote to `folder`, without its reference policy where that is not wanted.
 
         `parallel` need not be that of the ranks that saved it. Raises StoreError when the folder is not complete.
         """
         checkpoints.read_info(folder)
         trainer = cls(folder / checkpoint.MODEL, config, device, parallel=parallel, weights=False)
-        trainer.load(folder, reference=reference, average=average)
+        trainer.load(folder, reference=reference)
         return trainer
 
     @property
@@ -256,13 +220,6 @@ class Trainer:
         self.reference = None  # which gives its memory to the next one
         self.reference = ReferencePolicy(self.updater.trained())
 
-    def keep_average(self, keep: bool) -> None:
-        """Have an average of weights, where there is none one that begins with those of now; or have none."""
-        if not keep:
-            self.averaged = None
-        elif self.averaged is None:
-            self.averaged = AveragedWeights(self.updater.trained())
-
     def snapshot(self, *, on_host: bool = False) -> dict[str, Tensor]:
         """Full Hugging Face tensors that later steps don't change, on the model's device or the host: rank 0's alone.
 
@@ -276,16 +233,11 @@ class Trainer:
     def export(self, folder: Path, tensors: dict[str, Tensor] | None = None) -> str:
         """Write a Hugging Face folder, atomically; returns the digest of its safetensors file.
 
-        `tensors` is a snapshot that was made already. The average of weights, where there is one, lies in a folder in
-        it. Every rank calls this, and rank 0 writes.
+        `tensors` is a snapshot that was made already. Every rank calls this, and rank 0 writes.
         """
-        averaged: dict[str, Tensor] = {}
-        if self.averaged is not None:
-            with self.averaged.in_place():
-                averaged = self.snapshot(on_host=True)
         whole = whole_tensors(self.model, self.shape, on_host=True) if tensors is None else tensors
         peft = self._peft() if self.config.lora.rank else None
-        return on_first(lambda: hf_folder.write(folder, whole, self.companions, peft, averaged).encode()).decode()
+        return on_first(lambda: hf_folder.write(folder, whole, self.companions, peft).encode()).decode()
 
     def export_adapter(self, folder: Path) -> str:
         """Write the adapter alone, in PEFT's form; returns the digest of its tensors. Every rank calls this."""
@@ -295,23 +247,22 @@ class Trainer:
         return self.config.lora.peft(self.shape), lora.peft_tensors(self.model.adapters)
 
     def write(self, folder: Path, tensors: dict[str, Tensor]) -> str:
-        """The same of a snapshot alone, by rank 0 while the others work: adapter and average have gone on."""
+        """The same of a snapshot alone, by rank 0 while the others work: an adapter has gone on."""
         return hf_folder.write(folder, tensors, self.companions)
 
     def save(self, folder: Path, version: str = "0.0") -> str:
-        """Write a checkpoint, atomically: weights, Adam's state, reference, average. Returns its files' digest."""
+        """Write a checkpoint, atomically: weights, Adam's state, reference. Returns the digest of its files."""
         info = checkpoints.CheckpointInfo(
             version=version,
             has_reference=self.reference is not None,
-            has_average=self.averaged is not None,
             dtype=self.config.dtype,
             lora=self.config.lora,
             vision=self.config.vision,
         )
-        return checkpoint.save(folder, info, self.companions, self.updater, self._kept_weights)
+        return checkpoint.save(folder, info, self.companions, self.updater, self._reference_weights)
 
-    def load(self, folder: Path, *, reference: bool = True, average: bool = True) -> str:
-        """Take over a checkpoint's weights, Adam's state and, where wanted, reference and average; returns its version.
+    def load(self, folder: Path, *, reference: bool = True) -> str:
+        """Take over a checkpoint's weights, Adam's state and, where wanted, its reference; returns its version.
 
         Raises StoreError when the folder is not a complete checkpoint or holds numbers of another kind.
         """
@@ -322,16 +273,13 @@ class Trainer:
         self.reference = None
         if reference and info.has_reference:
             self.new_reference()  # whose weights are read next
-        self.averaged = None
-        self.keep_average(average and info.has_average)
-        checkpoint.load(folder, self.updater, self._kept_weights)
+        checkpoint.load(folder, self.updater, self._reference_weights)
         self.loaded_version = info.version
         return info.version
 
     @property
-    def _kept_weights(self) -> checkpoint.Kept:
-        kept = {checkpoint.REFERENCE: self.reference, checkpoint.AVERAGE: self.averaged}
-        return {kind: {} if one is None else one.weights for kind, one in kept.items()}
+    def _reference_weights(self) -> dict[str, Tensor]:
+        return {} if self.reference is None else self.reference.weights
 
     def _step(
         self,

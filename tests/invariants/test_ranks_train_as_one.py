@@ -23,7 +23,6 @@ from policy.megatron.optimizer import Updater
 from policy.megatron.ranks import ensure_parallel
 from policy.megatron.trainer import OptimConfig
 from policy.packing import deal
-from policy.settings import AVERAGED
 from tests.policy import rank_processes, tiny_models
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,8 +88,6 @@ def test_ranks_train_as_one_process_does(ran: Path, layout: str, model: str) -> 
     assert_same_weights(ran / f"{layout}-{model}.safetensors", ran / f"one-{model}.safetensors")
     exported = ran / f"{layout}-{model}.export"
     assert_same_weights(exported / "model.safetensors", ran / f"{layout}-{model}.safetensors")
-    averaged = [ran / f"{name}-{model}.export" / AVERAGED / "model.safetensors" for name in (layout, "one")]
-    assert_same_weights(*averaged)
     if model == "adapters":
         found = [ran / f"{name}-{model}.export" / "adapter" / "adapter_model.safetensors" for name in (layout, "one")]
         assert_same_weights(*found)
@@ -113,9 +110,6 @@ def test_a_checkpoint_goes_on_at_any_layout(ran: Path, model: str) -> None:
             assert theirs[key] == pytest.approx(ours[key], abs=1e-5, rel=1e-5), (rank_processes.CHAIN[number], key)
     assert said(ran, "chain-1", rank=1)[model][0]["padding"] == 0.0
     assert_same_weights(ran / f"chain-{model}" / "3.safetensors", ran / f"one-{model}.safetensors")
-    places = (f"chain-{model}/3.export", f"one-{model}.export")
-    averaged = [ran / place / AVERAGED / "model.safetensors" for place in places]
-    assert_same_weights(*averaged)
 
 
 def test_a_rank_s_failure_is_told_to_all(ran: Path) -> None:

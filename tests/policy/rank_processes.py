@@ -92,19 +92,11 @@ def batches(number: int) -> list[MicroBatch]:
 
 
 def step(trainer: Trainer, number: int) -> dict[str, float]:
-    """Step `number`: GRPO, once with an exercise that only one data rank can have, and cross-entropy at the third.
-
-    An average of weights follows each.
-    """
-    trainer.keep_average(True)
+    """Step `number`: GRPO, once with an exercise that only one data rank can have, and cross-entropy at the third."""
     if number == 2:
-        figures = trainer.cross_entropy_step(batches(number), LR)
-    else:
-        exercise = pack_cross_entropy([([3, 1, 4, 1, 5, 9], [(2, 6)])], BUDGET, Aggregation.TOKEN_MEAN)
-        figures = trainer.grpo_step(batches(number), LR, OBJECTIVE, 1, [exercise] if number == 1 else ())
-    assert trainer.averaged is not None
-    trainer.averaged.follow(0.5)
-    return figures
+        return trainer.cross_entropy_step(batches(number), LR)
+    exercise = pack_cross_entropy([([3, 1, 4, 1, 5, 9], [(2, 6)])], BUDGET, Aggregation.TOKEN_MEAN)
+    return trainer.grpo_step(batches(number), LR, OBJECTIVE, 1, [exercise] if number == 1 else ())
 
 
 def train(
@@ -149,7 +141,6 @@ def go_on(folder: Path, parallel: ParallelConfig, out: Path, number: int) -> lis
     weights = trainer.snapshot()
     if dist.get_rank() == 0:
         save_file(weights, out / f"{number}.safetensors")
-    trainer.export(out / f"{number}.export")
     return [figures | {"padding": padding(trainer)}]
 
 

@@ -63,14 +63,6 @@ def test_what_lasts_is_reckoned_to_the_byte(dtype: str, lora: LoraConfig) -> Non
     assert (sum(one.nbytes for one in blank), found.checkpoint) == (on_gpu.staged, mains)
     assert trainer.reference is not None
     assert sum(one.nbytes for one in trainer.reference.weights.values()) == found.reference
-    trainer.keep_average(True)
-    assert trainer.averaged is not None
-    more = {"token_budget": TOKENS, "reference": True, "average": True}
-    with_average = memory.plan(trainer.shape, optim, ALONE, device="cpu", **more)  # type: ignore[arg-type]
-    assert sum(one.nbytes for one in trainer.averaged.weights.values()) == with_average.average
-    assert with_average.total > found.total + with_average.average - 1
-    beside = memory.plan(trainer.shape, optim, ALONE, device="cuda", **more)  # type: ignore[arg-type]
-    assert (beside.total, beside.host) == (on_gpu.total, on_gpu.host + with_average.average + found.reference)
 
 
 @pytest.mark.parametrize(("recompute", "dtype"), [("none", "float32"), ("none", "bfloat16"), ("selective", "float32")])

@@ -276,7 +276,6 @@ def learner_memory(deploy: Deploy, architecture: Architecture) -> str:
         learner.parallel,
         token_budget=learner.token_budget,
         reference=learner.rl.kl_coef > 0,
-        average=learner.rl.average > 0,
         device="cuda" if device or learner.place.get("GPU") else "cpu",
         broadcast=deploy.weight_sync.transport != "disk",
     )

@@ -21,7 +21,6 @@ from actors.cluster.runs.run_folder import SEED, NamedWeights
 from actors.sampler.messages import BEGIN
 from apis.actions.spaces import MEANING
 from policy import tensorfiles
-from policy.settings import AVERAGED
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 from runtime.program import NAME, program
@@ -36,9 +35,8 @@ def locate(name: str, runs: Path, at: str = "", *, look: bool = True) -> NamedWe
     """The weights called `name`: `base`, a run's name or folder, `last` (the newest that trained), or a model's folder
     or name on the hub.
 
-    `at` chooses among a run's: the name of an evaluation round, a version, or `newest` (the default); with `/averaged`
-    behind it the average of weights. Without `look` a folder may be no model's. Raises ConfigError with the nearest
-    name.
+    `at` chooses among a run's: the name of an evaluation round, a version, or `newest` (the default). Without `look` a
+    folder may be no model's. Raises ConfigError with the nearest name.
     """
     if (run := run_of(name, runs)) is not None:
         return _of_run(run, at or NEWEST)
@@ -72,8 +70,8 @@ def exports(run: Path) -> dict[Version, Path]:
     return found
 
 
-def _of_run(run: Path, asked: str) -> NamedWeights:
-    (at, _, part), held = asked.partition("/"), exports(run)
+def _of_run(run: Path, at: str) -> NamedWeights:
+    held = exports(run)
     if not held or (at == NEWEST and max(held) == BEGIN):  # what it began with is exported before its first step
         raise ConfigError(f"run {run.name} holds no weights of its own: it has made no optimizer step")
     rounds = {found.name: found.version for found in evaluation_rounds.read_rounds(run)}
@@ -83,12 +81,8 @@ def _of_run(run: Path, asked: str) -> NamedWeights:
         points = [NEWEST, *(name for name, of in rounds.items() if of in by_name), *by_name]
         gone = f" (its weights {version} were not kept)" if at in rounds else ""
         raise ConfigError(f"--at {at}: run {run.name} holds no such weights{gone}; {hint(at, points)}")
-    folder = by_name[version] / part
-    if part not in ("", AVERAGED) or not folder.is_dir():
-        none = "learner.rl.average was 0, or no step of RL made them"
-        why = none if part == AVERAGED else f"it would be called {AVERAGED}"
-        raise ConfigError(f"--at {asked}: run {run.name} holds no average of these weights: {why}")
-    return NamedWeights(folder=str(models.locate(str(folder))), name=run.name, version=version, run=str(run), at=asked)
+    folder = models.locate(str(by_name[version]))
+    return NamedWeights(folder=str(folder), name=run.name, version=version, run=str(run), at=at)
 
 
 def export(args: argparse.Namespace) -> int:
@@ -98,7 +92,7 @@ def export(args: argparse.Namespace) -> int:
     if os.path.lexists(into):
         raise ConfigError(f"{into} exists already: name a new folder")
     rounds = evaluation_rounds.read_rounds(Path(weights.run)) if weights.run else []
-    left_out = shutil.ignore_patterns(CARD, ".*", AVERAGED)
+    left_out = shutil.ignore_patterns(CARD, ".*")
     try:
         with places.made_whole(into) as made:
             shutil.copytree(weights.folder, made, ignore=left_out, dirs_exist_ok=True)
@@ -153,8 +147,6 @@ def _of(found: EvaluationRound, weights: NamedWeights) -> bool:
 
     A resume gives the newest weights the name of another lineage; of rounds that stand, the same step is the same ones.
     """
-    if weights.at.endswith(f"/{AVERAGED}"):  # rounds are played by the weights themselves
-        return False
     same_step = found.step == Version.parse(weights.version).step
     return found.version == weights.version or (weights.at == NEWEST and same_step)
 

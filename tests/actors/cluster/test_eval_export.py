@@ -22,7 +22,6 @@ from actors.cluster.evaluate import settings
 from actors.cluster.runs import doctor, evaluation_rounds, execute, run_folder, weights
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs.run_folder import claim
-from policy.settings import AVERAGED
 from runtime import system
 from runtime.errors import ConfigError
 from tests.actors.cluster.fabricated import Fabricated, record
@@ -62,17 +61,6 @@ def test_weights_are_found_by_round_version_and_name(runs: Path, capsys: pytest.
     assert weights.locate("last", runs, "after_bc").folder == str(runs / "mine" / "kept" / "0.5")
     assert weights.locate("mine", runs, "0.9").version == "0.9"
     assert weights.locate(str(runs / "mine"), runs, "final").version == "0.10"
-    shutil.copytree(models.bundled(), runs / "mine" / "weights" / "0.10" / AVERAGED)
-    averaged = weights.locate("mine", runs, f"final/{AVERAGED}")
-    assert (averaged.version, averaged.at) == ("0.10", "final/averaged")
-    assert averaged.folder == str(runs / "mine" / "weights" / "0.10" / AVERAGED)
-    assert "Success" not in weights.card(averaged, "x", evaluation_rounds.read_rounds(runs / "mine"))
-    for at, said in (
-        ("0.9/averaged", "no average of these weights: learner.rl.average was 0"),
-        ("final/avg", "called averaged"),
-    ):
-        with pytest.raises(ConfigError, match=f"^--at {at}: .*{said}"):
-            weights.locate("mine", runs, at)
     assert weights.locate("base", runs).folder == str(models.bundled())
     assert weights.locate(str(models.bundled()), runs).version == "0.0"
     for name, at, said in (

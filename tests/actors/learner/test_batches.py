@@ -259,14 +259,14 @@ def test_a_step_drawn_in_part_with_older_weights_is_not_fresh(stored: Stored) ->
 def test_the_objective_s_settings_reach_the_plan(stored: Stored) -> None:
     said = RlConfig(
         epochs=3, dual_clip=4.0, tis_cap=5.0, clip_ratio_low=0.1, clip_ratio_high=0.4, importance_ratio="decoupled",
-        ratio="sequence", mismatch="token_mask", lr_schedule=Schedule.LINEAR, lr=1.0, warmup_steps=0, average=0.9,
+        ratio="sequence", mismatch="token_mask", lr_schedule=Schedule.LINEAR, lr=1.0, warmup_steps=0,
     )  # fmt: skip
     sft = SftConfig(lr=1.0, warmup_steps=0, lr_schedule=Schedule.LINEAR)
     config = LearnerConfig(rl=said, sft=sft, lr_floor=0.0)
     rl = batch(Phase.RL, [group("g", (True, [stored.step(2)]), (False, [stored.step(3)]))], [])
     rl = msgspec.structs.replace(rl, stay_step=3, stay_limit=5)
     made = stored.plan(rl, config).plan
-    assert (made.epochs, made.average) == (3, 0.9)
+    assert made.epochs == 3
     assert made.objective == Objective(
         dual_clip=4.0, tis_cap=5.0, clip_ratio_low=0.1, clip_ratio_high=0.4, importance_ratio="decoupled",
         ratio="sequence", mismatch="token_mask",
@@ -276,7 +276,7 @@ def test_the_objective_s_settings_reach_the_plan(stored: Stored) -> None:
     assert stored.plan(joined, config).plan.lr == 1 - 13 / 16
     cloning = msgspec.structs.replace(batch(Phase.BC, [], [stored.step(4)]), stay_step=1, stay_limit=3)
     made = stored.plan(cloning, config).plan
-    assert (made.epochs, made.lr, made.average) == (1, 0.5, 0.0)
+    assert (made.epochs, made.lr) == (1, 0.5)
     again = stored.plan(msgspec.structs.replace(cloning, steps_joined=9), config).plan  # after resampling
     assert again.lr == config.sft.pulse_lr / 2
 

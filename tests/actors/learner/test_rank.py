@@ -22,7 +22,7 @@ from policy.errors import LearnerError, NoModel
 from policy.megatron import ranks
 from policy.megatron.trainer import OptimConfig, Trainer
 from policy.packing import Aggregation, MicroBatch, PackedSample, pack_cross_entropy
-from policy.settings import AVERAGED, LoraConfig, Objective
+from policy.settings import LoraConfig, Objective
 from runtime.actor import Context
 from runtime.errors import ConfigError, DiskRefuses, StoreError
 from runtime.messaging.message import Version
@@ -202,25 +202,6 @@ async def test_a_reference_is_there_only_where_a_kl_term_is(rank: Ref, model: Pa
     assert (figures["kl"], kept) == (pytest.approx(0.0, abs=1e-6), True)
     figures, _ = await step(3, 0.1)
     assert figures["kl"] > 1e-6
-
-
-@pytest.mark.slow
-async def test_an_average_follows_steps_of_rl_and_is_dropped_by_others(rank: Ref, model: Path, tmp_path: Path) -> None:
-    async def exported(number: int, average: float) -> Path:
-        plan = msgspec.structs.replace(step_to(number), average=average)
-        await rank.ask(plan, timeout_s=60)
-        where = tmp_path / str(number)
-        await rank.ask(ExportWeights(version=v(number), location=str(where)), timeout_s=60)
-        return where
-
-    await load(rank, model)
-    began, first = hf_folder.read(model), await exported(1, 0.75)
-    own, averaged = hf_folder.read(first), hf_folder.read(first / AVERAGED)
-    assert all(torch.allclose(averaged[k], 0.75 * began[k] + 0.25 * own[k], atol=1e-6) for k in own)
-    second = await exported(2, 0.75)
-    own, before, averaged = hf_folder.read(second), averaged, hf_folder.read(second / AVERAGED)
-    assert all(torch.allclose(averaged[k], 0.75 * before[k] + 0.25 * own[k], atol=1e-6) for k in own)
-    assert not (await exported(3, 0.0) / AVERAGED).exists()
 
 
 async def test_an_adapter_goes_alone_and_whole_weights_are_written_when_they_are_asked_for(
