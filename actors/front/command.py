@@ -23,7 +23,7 @@ from actors.cluster.evaluate import settings as evaluated
 from actors.cluster.output import plain
 from actors.cluster.runs import weights
 from actors.desktop.answers import Chat
-from actors.desktop.config import EndpointConfig, key_of
+from actors.desktop.config import EndpointConfig, key_of, screen_of
 from actors.desktop.endpoint import Endpoint
 from actors.desktop.player import Play
 from actors.errors import DesktopFault, GuestRefused
@@ -86,6 +86,9 @@ def _refuse_flags(args: argparse.Namespace) -> None:
         evaluated.refuse_nameless(args)
     if args.step and not args.model:
         raise ConfigError("--step waits for a key before each turn of a model: add --model")
+    if args.screen:
+        with blamed("--screen: "):
+            screen_of(args.screen)
 
 
 async def _played(args: argparse.Namespace, task: TaskHandle, form: Form) -> Play:

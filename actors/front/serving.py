@@ -56,13 +56,7 @@ async def _serve(args: argparse.Namespace, tasks: list[str], listener: socket.so
         raise ConfigError(f"serve-env: the package openenv can't be imported: {error}") from error
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    from actors.front.environment import (
-        DesktopAction,
-        DesktopEnvironment,
-        DesktopObservation,
-        SessionState,
-        TaskServer,
-    )
+    from actors.front.environment import DesktopAction, DesktopEnvironment, DesktopObservation, SessionState, TaskServer
 
     guard = Guard()
     settings: dict[str, Any] = {"screen": args.screen} if args.screen else {}

@@ -182,7 +182,7 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
         ),
     ] = "sdpa"
     device_gib: Annotated[
-        float, tuning("Plans for devices of so many GiB, as of another machine. 0 takes this machine's.", ge=0)
+        float, tuning("Plans for devices of so many GiB, as of another machine. 0 takes this machine's.", ge=0, le=4096)
     ] = 0.0
     lora: LoraConfig = LoraConfig()
     vision: Annotated[

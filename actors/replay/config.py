@@ -42,17 +42,18 @@ class TaskRange(Section, frozen=True, kw_only=True):
     ] = False
 
     def __post_init__(self) -> None:
+        """Raises ValueError, to which msgspec adds the range's place in its file."""
         super().__post_init__()
         if sum(map(bool, (self.family, self.suite, self.set))) != 1:
-            raise ConfigError("tasks: a range names either a family or a suite or a task set")
+            raise ValueError("a range names either a family or a suite or a task set")
         if self.set and self.split:
-            raise ConfigError(f"tasks: split goes with a family or a suite, task set {self.set} has none")
+            raise ValueError(f"split goes with a family or a suite, task set {self.set} has none")
         if not self.set and not self.split:
-            raise ConfigError("tasks.split is missing: a range of a family or a suite names one")
+            raise ValueError("split is missing: a range of a family or a suite names one")
         if not self.set and self.count == EVERY:
-            raise ConfigError("tasks.count is missing: a range of a family or a suite has one")
+            raise ValueError("count is missing: a range of a family or a suite has one")
         if self.untrained and not self.suite:
-            raise ConfigError(f"tasks: untrained goes with a suite, not with family {self.family}")
+            raise ValueError(f"untrained goes with a suite, not with family {self.family}")
 
 
 TaskList = list[str | TaskRange]

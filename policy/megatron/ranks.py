@@ -40,6 +40,7 @@ def meet(store: dist.Store, rank: int, ranks: int, interface: str = "", wait_s: 
 
     Ranks on other machines are reached by the network `interface`, unless the environment names another. Later each
     waits for the others at most `wait_s` seconds at one point; so long one of them may still send or fetch a model.
+    Raises LearnerError where several ranks meet and this user may not close their ports.
     """
     if interface:  # else each library guesses, by a host name that may mean loopback
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
@@ -64,13 +65,20 @@ _ATTACH_FILTER = 26  # of socket(7), which Python does not name
 def _closed_once_met() -> Iterator[None]:
     """The ports that gloo opens meanwhile for the other ranks take no one once these have come.
 
-    Gloo keeps each connection of a stranger for ever, and knows no key.
+    Gloo keeps each connection of a stranger for ever, and knows no key. Raises LearnerError where this user may not
+    close the ports of several ranks. A rank that is alone goes on with open ones.
     """
     before = _listening()
     yield
     for handle in _listening() - before:
         with socket.socket(fileno=os.dup(handle)) as port:
-            port.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(_NO_PACKET)))
+            try:
+                port.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(_NO_PACKET)))
+            except PermissionError as error:
+                if dist.get_world_size() == 1:
+                    return
+                why = "the right CAP_NET_RAW is missing, by which several ranks close their ports to strangers"
+                raise LearnerError(f"{why}: run as root, or with one rank") from error
 
 
 def _listening() -> set[int]:

@@ -140,10 +140,7 @@ class Trainer:
         return sum(math.prod(size) for size in tensorfiles.expected(self.shape).values())
 
     def cross_entropy_step(
-        self,
-        micro_batches: Sequence[MicroBatch],
-        lr: float,
-        rehearsal: Sequence[Sequence[MicroBatch]] = (),
+        self, micro_batches: Sequence[MicroBatch], lr: float, rehearsal: Sequence[Sequence[MicroBatch]] = ()
     ) -> dict[str, float]:
         """One optimizer step on -sum(weight * log pi).
 

@@ -3,6 +3,7 @@
 import math
 import socket
 import traceback
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 from megatron.core.utils import local_multi_tensor_scale
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from policy.errors import LearnerError
+from policy.megatron import ranks as megatron_ranks
 from policy.megatron.optimizer import norm, scaled
 from policy.megatron.ranks import StepTally, ensure_parallel
 from policy.megatron.trainer import OptimConfig, Trainer
@@ -32,6 +35,22 @@ def test_means_are_over_tokens_and_peaks_over_everything() -> None:
         tally.total("total", 2.0)
     tally.mean("share", torch.tensor([True, False, False, True]))
     assert tally.figures() == {"mean": 4.0, "peak": -10.0, "total": 6.0, "share": 0.5}
+
+
+def test_only_several_ranks_need_the_right_to_close_their_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    with socket.create_server(("127.0.0.1", 0)) as port:
+        for ranks in (1, 2):
+            with monkeypatch.context() as patched:
+                seen = [set[int](), {port.fileno()}]
+                patched.setattr(megatron_ranks, "_listening", lambda seen=seen: seen.pop(0))
+                patched.setattr(dist, "get_world_size", lambda ranks=ranks: ranks)
+                patched.setattr(socket.socket, "setsockopt", refused)
+                lacking = pytest.raises(LearnerError, match="CAP_NET_RAW is missing") if ranks > 1 else nullcontext()
+                with lacking, megatron_ranks._closed_once_met():
+                    pass
 
 
 def test_figures_are_finite() -> None:

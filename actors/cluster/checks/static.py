@@ -87,9 +87,8 @@ def lacking(rows: Sequence[FileRow]) -> list[tuple[str, int]]:
 
 
 def _piece(need: str) -> str:
-    return next(
-        (name for kind, name in (("fixture ", "fixtures"), ("network ", "network")) if need.startswith(kind)), need
-    )
+    kinds = ("fixture ", "fixtures"), ("network ", "network")
+    return next((name for kind, name in kinds if need.startswith(kind)), need)
 
 
 def _check_task(report: Report, where: str, task: Task) -> None:
@@ -128,8 +127,7 @@ def check_families(ids: dict[str, list[str]], told: Callable[[int], None]) -> Re
             report.repeated += content in known
             known.add(content)
     for key, by_split in (("values", values), ("templates", wordings), ("instruction", said)):
-        for finding in _shared(key, by_split):
-            report.findings.append(finding)
+        report.findings.extend(_shared(key, by_split))
     return report
 
 

@@ -21,24 +21,27 @@ from runtime.settings import masked
 
 STORED = "deploy.yaml"  # in a run's folder
 PROVIDER = "desktops.provider"
-APART = ("entropulse", "final")  # lie with the deploy files, for `make programme`
+_FOLDER = Path(str(resources.files("deploy")))
+PLAN = _FOLDER / "entropulse.yaml"  # lies with the deploy files, for `make programme`
 
 
 def bundled() -> dict[str, Path]:
     """Name -> path of the deploy files that come with the program."""
-    return {path.stem: path for path in _deploy_files(Path(str(resources.files("deploy"))))}
+    return {path.stem: path for path in _deploy_files(_FOLDER)}
 
 
 def _deploy_files(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.glob("*.yaml")) if path.stem not in APART]
+    return [path for path in sorted(folder.glob("*.yaml")) if path.name != PLAN.name]
 
 
 def locate(name: str) -> Path:
     """The deploy file called `name`: a path, or a bundled file's name. Raises ConfigError with the nearest name."""
+    bare = name.removeprefix("./").removeprefix("deploy/").removesuffix(".yaml")
+    if Path(name).resolve() == PLAN.resolve() if os.path.isfile(name) else bare == PLAN.stem:
+        raise ConfigError(f"{name}: it is a plan, no deploy file: play it with  make programme PLAN=deploy/{PLAN.name}")
     if os.path.isfile(name):
         return Path(name)
     known = bundled()
-    bare = name.removeprefix("./").removeprefix("deploy/").removesuffix(".yaml")
     if bare in known:
         return known[bare]
     what = "a folder, and no deploy file" if os.path.isdir(name) else "no such deploy file"
@@ -110,9 +113,8 @@ def load(name: str, overrides: Sequence[str] = ()) -> tuple[Deploy, Path]:
 def provider_set(overrides: Sequence[str]) -> ProviderConfig:
     """The provider of desktops that `--set` asks for where there is no deploy file. Raises ConfigError."""
     refuse_other_keys(overrides)
-    return typed_yaml.build(
-        {}, Deploy, ["desktops.count=1", "desktops.warm_pool=0", *overrides], source="--set"
-    ).desktops.provider
+    sets = ["desktops.count=1", "desktops.warm_pool=0", *overrides]
+    return typed_yaml.build({}, Deploy, sets, source="--set").desktops.provider
 
 
 def refuse_other_keys(overrides: Sequence[str]) -> None:

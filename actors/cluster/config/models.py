@@ -7,7 +7,7 @@ import re
 import sys
 from importlib import resources
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from actors.cluster import output
 from apis.prompts import Form
@@ -149,24 +149,19 @@ def snapshot(name: HubName, *, weights: bool = True) -> Path:
 
     kinds = [f"*{kind}" for kind in tensorfiles.COMPANION_KINDS] + list(tensorfiles.COMPANION_NAMES)
     wanted = [*kinds, _WEIGHTS] if weights else kinds
+    asked: dict[str, Any] = {"revision": name.revision, "allow_patterns": wanted, "ignore_patterns": _NOT}
     try:
-        cached = hf.snapshot_download(
-            name.repo, revision=name.revision, allow_patterns=wanted, ignore_patterns=_NOT, local_files_only=True
-        )
+        cached = Path(hf.snapshot_download(name.repo, **asked, local_files_only=True))
         # Others may have fetched a part of it.
-        if all((Path(cached) / file).is_file() for file in FILES) and not (
-            weights and tensorfiles.problem(Path(cached))
-        ):
-            return Path(cached)
+        if all((cached / file).is_file() for file in FILES) and not (weights and tensorfiles.problem(cached)):
+            return cached
     except hf.errors.LocalEntryNotFoundError:
         pass
     output.line(f"fetching {_called(name)} from {hf.constants.ENDPOINT} to {hf.constants.HF_HUB_CACHE}", to=sys.stderr)
     if not sys.stderr.isatty():
         hf.utils.disable_progress_bars()
     try:
-        found = hf.snapshot_download(
-            name.repo, revision=name.revision, allow_patterns=wanted, ignore_patterns=_NOT, etag_timeout=_ASK_S
-        )
+        found = hf.snapshot_download(name.repo, **asked, etag_timeout=_ASK_S)
     except hf.errors.GatedRepoError:
         why = "its owners let in who has accepted their terms: do so on its page, then set HF_TOKEN"
     except hf.errors.RepositoryNotFoundError:

@@ -85,24 +85,19 @@ def deploy_of(args: argparse.Namespace) -> Deploy:
     args = argparse.Namespace(**{**vars(args), **unsaid})
     if not 0 <= args.noise < 1:
         raise ConfigError(f"--noise {args.noise:g}: a share from 0 to below 1")
+    with blamed("--model "):
+        model = weights.locate(args.model, Path(args.runs)).folder if args.model else ""
     return Deploy(
         run=RunConfig(seed=args.seed),
-        model=ModelConfig(path=_model(args)),
+        model=ModelConfig(path=model),
         prompt=PromptConfig(format=args.format, action_space=args.actions),
         tasks=TasksConfig(demo=_listed(args), max_turns=args.max_turns),
         demos=DemonstrationsConfig(count=args.count, noise=args.noise, routes=args.routes, attempts_per_demo=2.0),
         desktops=SeatsConfig(
-            count=args.desktops,
-            warm_pool=min(2, args.desktops),
-            provider=deploy_files.provider_set(args.overrides),
+            count=args.desktops, warm_pool=min(2, args.desktops), provider=deploy_files.provider_set(args.overrides)
         ),
         evaluation=EvaluationConfig(enabled=False),
     )
-
-
-def _model(args: argparse.Namespace) -> str:
-    with blamed("--model "):
-        return weights.locate(args.model, Path(args.runs)).folder if args.model else ""
 
 
 def _of_file(args: argparse.Namespace) -> Deploy:

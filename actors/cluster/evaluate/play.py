@@ -44,10 +44,8 @@ def play(args: argparse.Namespace) -> int:
         before = run_folder.find(runs, args.against) if args.against else None
     if args.resume:
         refuse_given(args, settings.FLAGS, "--resume goes on as the evaluation was begun")
-        folder = run_folder.newest(
-            runs, args.name, lambda _, record: record.weights is not None, "evaluation"
-        ).resolve()
-        begun = run_folder.read_record(folder)
+        folder = run_folder.newest(runs, args.name, lambda _, record: record.weights is not None, "evaluation")
+        folder, begun = folder.resolve(), run_folder.read_record(folder)
         weights, label = begun.weights, begun.file
         assert weights is not None
         if args.model is not None:

@@ -55,7 +55,7 @@ def page(
         differences=differences_of(pooled.differences(groups)),
         pooled=[rounds_together(group, pooled.pooled_rounds(group.runs)) for group in groups if len(group.runs) > 1],
         rounds={run.name: [rounds_of(run.rounds), scores_of(run), families_of(run.rounds)] for run in runs},
-        phases={run.name: [table for table in (phases_of(run), trials_of(run)) if table.rows] for run in runs},
+        phases={run.name: [table for table in (_switches(run.switches), trials_of(run)) if table.rows] for run in runs},
         endings={run.name: counted(plainly(run.endings)) or "no group yet" for run in runs},
         times={run.name: times_of(run) for run in runs},
         episodes=episodes,
@@ -94,17 +94,8 @@ def rounds_of(rounds: Sequence[EvaluationRound]) -> TextTable:
         passed = ", ".join(f"@{k} {value:.3f}" for k, value in summary.pass_at.items())
         name = played.name if played.closed else f"{played.name} (unfinished)"
         made = played.version if lineages else version.step
-        cells = (
-            name,
-            made,
-            played.decoding,
-            rate(whole.all),
-            *map(share, rates),
-            passed,
-            f"{played.remembered:.0%}",
-            played.task_set[:12],
-        )
-        rows.append(cells)
+        more = passed, f"{played.remembered:.0%}", played.task_set[:12]
+        rows.append((name, made, played.decoding, rate(whole.all), *map(share, rates), *more))
     return TextTable(head, rows)
 
 
@@ -181,11 +172,6 @@ def differences_of(found: Sequence[Difference]) -> TextTable:
     ]  # fmt: skip
     caption = "Differences between groups in the last round that all of them played, paired by instance"
     return TextTable(head, rows, caption)
-
-
-def phases_of(run: RunFigures) -> TextTable:
-    """The segments that the run went through, and why each began."""
-    return _switches(run.switches)
 
 
 def trials_of(run: RunFigures) -> TextTable:

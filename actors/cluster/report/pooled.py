@@ -120,11 +120,8 @@ def differences(groups: Sequence[Group]) -> list[Difference]:
         for kind, names in _shared([*after, *before]).items():
             pairs = [tuple(_ends(runs, seed, kind, names[-1]) for runs in (before, after)) for seed in seeds]
             together = gain_of_pairs((first, second) for first, second in pairs)
-            found.append(
-                Difference(
-                    decoding=kind[0], round=names[-1], more=more.label, less=less.label, seeds=seeds, together=together
-                )
-            )
+            named = {"decoding": kind[0], "round": names[-1], "more": more.label, "less": less.label}
+            found.append(Difference(**named, seeds=seeds, together=together))
     return found
 
 

@@ -33,7 +33,10 @@ def command(args: argparse.Namespace) -> int:
     """`report`: the exit status."""
     if args.text and args.out is not None:
         raise ConfigError("--text prints only: leave --out out, or --text")
-    paths = list(dict.fromkeys(path for name in args.run for path in paths_of(name, Path(args.runs))))
+    by_place: dict[Path, Path] = {}
+    for path in (path for name in args.run for path in paths_of(name, Path(args.runs))):
+        by_place.setdefault(path.resolve(), path)
+    paths = list(by_place.values())
     out = None if args.out is None else Path(args.out)
     if out is None and not args.text and not args.json:
         out = Path("report", called(paths))
@@ -48,7 +51,9 @@ def paths_of(name: str, runs: Path) -> list[Path]:
     """The runs' folders and files of figures that `name` means, at least one. Raises ConfigError."""
     if name.endswith(SUFFIX):
         if not os.path.isfile(name):
-            raise ConfigError(f"{name}: no such file of a run's figures; {hint(name, run_data.files_near(Path(name)))}")
+            wrong = "a folder, or a link to nothing" if os.path.lexists(name) else ""
+            why = wrong or hint(name, run_data.files_near(Path(name)))
+            raise ConfigError(f"{name}: no such file of a run's figures; {why}")
         return [Path(name)]
     path = Path(name)
     if not run_folder.is_run(path) and (files := sorted(path.glob(f"*{SUFFIX}"))):
@@ -79,7 +84,8 @@ def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
     """
     if out is not None:
         places.refuse_unwritable(out, "--out")
-    runs = [_read(path, aloud=out is not None) for path in paths]
+    read = _read(paths, aloud=out is not None)
+    paths, runs = [path for path, _ in read], [run for _, run in read]
     names = [run.name for run in runs]
     written: list[Path] = []
     if out is not None:
@@ -115,10 +121,20 @@ def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
     return 0
 
 
-def _read(path: Path, *, aloud: bool) -> RunFigures:
-    if aloud:
-        output.line(f"reading {path.name} ...", to=sys.stderr)
-    return run_data.read_file(path) if path.is_file() else run_data.read_run(path)
+def _read(paths: Sequence[Path], *, aloud: bool) -> list[tuple[Path, RunFigures]]:
+    """The runs at `paths`, each once: else a copy of a run would count as another seed."""
+    runs: list[tuple[Path, RunFigures]] = []
+    known: dict[tuple[object, ...], Path] = {}
+    for path in paths:
+        if aloud:
+            output.line(f"reading {path.name} ...", to=sys.stderr)
+        run = run_data.read_file(path) if path.is_file() else run_data.read_run(path)
+        first = known.setdefault((run.name, run.started, run.seed, run.key), path)
+        if first != path and run.started:  # a run without a record has no time of its start
+            output.line(output.clean(f"{path} is left out: it is the run of {first}"), to=sys.stderr)
+        else:
+            runs.append((path, run))
+    return runs
 
 
 def _renamed(runs: Sequence[RunFigures], paths: Sequence[Path]) -> list[RunFigures]:

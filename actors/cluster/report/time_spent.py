@@ -82,9 +82,8 @@ class Timeline:
 
 def phases(lines: Sequence[Line]) -> Timeline:
     """The run's phases."""
-    return Timeline(
-        _first(lines) or Phase.DEMO, [(line["t"], line["phase"]) for line in lines if line["event"] == "phase_changed"]
-    )
+    changes = [(line["t"], line["phase"]) for line in lines if line["event"] == "phase_changed"]
+    return Timeline(_first(lines) or Phase.DEMO, changes)
 
 
 def causes(lines: Sequence[Line]) -> Timeline:

@@ -71,9 +71,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and value: what the deploy file comes to, and what its desktops may take of the machine."""
-        more = (
-            [("learner", self.memory)] * bool(self.memory) + [(one.name, one.line) for one in self.sums] + self._memo()
-        )
+        sums = [(one.name, one.line) for one in self.sums]
+        more = [("learner", self.memory)] * bool(self.memory) + sums + self._memo()
         source = self._ledger().demos.source
         if not source:
             return [*keys.summary(self.deploy, self.lanes), *more]

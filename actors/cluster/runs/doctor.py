@@ -233,9 +233,7 @@ def check_machines(config: QemuConfig) -> Check:
         kind = accelerator(config, image)
     except ConfigError as error:
         return Check("machines", False, str(error), "make vm-image")
-    slow = (
-        "" if kind == "kvm" else ": no Linux boots with KVM here, so each instruction is translated, many times slower"
-    )
+    slow = ": no Linux boots with KVM here, so each instruction is translated, many times slower" * (kind != "kvm")
     return Check("machines", True, f"{image.folder}, by {kind}{slow}", "")
 
 
@@ -404,17 +402,14 @@ def check_offices(need: RunNeeds) -> Iterator[Check]:
 
 def check_attached(need: RunNeeds) -> Iterator[Check]:
     """Whether anything listens at the URLs of servers that are to be attached."""
-    yield from map(_listens, need.deploy.samplers.attach)
-
-
-def _listens(url: str) -> Check:
-    parts = urlsplit(url)
-    port, line = parts.port or (443 if parts.scheme == "https" else 80), url
-    try:
-        socket.create_connection((parts.hostname or "", port), CONNECT_S).close()
-    except OSError as error:
-        line = f"{url} can't be reached: {error.strerror or error}"
-    return Check("server", line == url, line, "start that server, or name another")
+    for url in need.deploy.samplers.attach:
+        parts = urlsplit(url)
+        port, line = parts.port or (443 if parts.scheme == "https" else 80), url
+        try:
+            socket.create_connection((parts.hostname or "", port), CONNECT_S).close()
+        except OSError as error:
+            line = f"{url} can't be reached: {error.strerror or error}"
+        yield Check("server", line == url, line, "start that server, or name another")
 
 
 def check_base(need: RunNeeds) -> Iterator[Check]:

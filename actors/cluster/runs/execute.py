@@ -228,17 +228,9 @@ async def _until_the_end(system: ActorSystem, run: LiveRun, job: Job, stop: asyn
                 run.note(line)
 
     await system.spawn(*run.plan.stages[0])  # the ledger: all else asks it
-    around = [
-        asyncio.ensure_future(work)
-        for work in (
-            run.follow(),
-            run.show(),
-            log_cpu(system.log, system.cpu_placed),
-            trackers.follow(folder, deploy.run.trackers, system.log),
-            watch_disk(folder, run.note),
-            show_waits(),
-        )
-    ]
+    logged = log_cpu(system.log, system.cpu_placed), trackers.follow(folder, deploy.run.trackers, system.log)
+    works = run.follow(), run.show(), *logged, watch_disk(folder, run.note), show_waits()
+    around = [asyncio.ensure_future(work) for work in works]
     failed, stopped = asyncio.ensure_future(system.failed()), asyncio.ensure_future(stop.wait())
     program: asyncio.Future[Figures] | None = None
     try:

@@ -16,8 +16,7 @@ from actors.replay.messages import Phase
 from policy import checkpoints
 from runtime.errors import ConfigError, StoreError
 from runtime.messaging.message import Version
-
-PAYLOADS = "segments"  # in a run's folder
+from runtime.segments import SEGMENTS
 
 
 @contextmanager
@@ -30,7 +29,7 @@ def opened(run: Path) -> Iterator[queries.Database]:
 def damage(run: Path) -> str:
     """Why no run can go on from what is in folder `run`; "" where that is sound or was not begun."""
     if not (run / LEDGER).is_file():
-        left = next((name for name in (f"{CHECKPOINTS}/*", f"{PAYLOADS}/*.seg") if any(run.glob(name))), "")
+        left = next((name for name in (f"{CHECKPOINTS}/*", f"{SEGMENTS}/*.seg") if any(run.glob(name))), "")
         return f"its {LEDGER} is gone, and {run / left} says nothing without it: put it back" if left else ""
     try:
         with reading(run) as database:
@@ -41,8 +40,8 @@ def damage(run: Path) -> str:
             files = queries.payload_files(database) if begun else []
         if saved and not checkpoints.complete(run / CHECKPOINTS):
             return f"the checkpoints that it saved in {run / CHECKPOINTS} are gone: put them back"
-        if files and not any((run / PAYLOADS / name).is_file() for name in files):
-            return f"the steps that it stored in {run / PAYLOADS} are gone: put them back"
+        if files and not any((run / SEGMENTS / name).is_file() for name in files):
+            return f"the steps that it stored in {run / SEGMENTS} are gone: put them back"
     except (ConfigError, StoreError) as error:
         return str(error)
     return ""

@@ -103,16 +103,10 @@ async def evaluate(run: LiveRun, version: Version, model: str = "") -> Figures:
     for sampler in run.plan.samplers:
         await run.request(sampler, Pin(version=version, location=model or deploy.model.path), PIN_S)
     drawn = Sampling(temperature=deploy.sampling.eval_temperature, max_new_tokens=deploy.sampling.max_new_tokens)
-    await run.request(
-        "replay",
-        OpenEval(
-            round=ROUND,
-            version=version,
-            tasks=lanes.eval,
-            task_set=lanes.task_set,
-            sampling=drawn,
-            episodes=deploy.evaluation.episodes,
-        ),
+    episodes = deploy.evaluation.episodes
+    opened = OpenEval(
+        round=ROUND, version=version, tasks=lanes.eval, task_set=lanes.task_set, sampling=drawn, episodes=episodes
     )
+    await run.request("replay", opened)
     await run.until(lambda now: any(one.round == ROUND and one.closed for one in now.evals))
     return await run.end()

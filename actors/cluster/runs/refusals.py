@@ -199,6 +199,11 @@ def _out_of_reach(deploy: Deploy, _: Named) -> None:
     ):
         if wanted > most:
             raise ConfigError(f"run.require.{name} is {wanted}: the phases of entropulse have {most} such steps")
+    if require.gain_above is not None and not deploy.evaluation.enabled:
+        raise ConfigError(
+            f"run.require.gain_above is {require.gain_above:g} and evaluation.enabled is false: a gain lies between"
+            " evaluation rounds; set evaluation.enabled to true, or run.require.gain_above to null"
+        )
 
 
 def _shared_round(deploy: Deploy, _: Named) -> None:
@@ -228,10 +233,10 @@ def _collective(deploy: Deploy, _: Named) -> None:
 
 def _turns(deploy: Deploy, _: Named) -> None:
     """A card that learner and engine have in turn is one card of one machine."""
-    learner = deploy.learner
+    learner, share = deploy.learner, _engine_share(deploy)
     wrong = [f"learner.{name} is set" for name in ("place", "actor_place") if getattr(learner, name)]
     wrong += ["learner.parallel asks for several ranks"] * (learner.parallel.ranks > 1)
-    if deploy.samplers.device == "cuda" and not _engine_share(deploy):
+    if deploy.samplers.device == "cuda" and not share:
         wrong.append("samplers.engine.options.mem-fraction-static does not say what the engine has of the card")
     if deploy.samplers.turns and wrong:
         raise ConfigError(f"samplers.turns is true, and {wrong[0]}: one rank and one engine take turns on one card")
@@ -328,9 +333,15 @@ def device_bytes() -> int | None:
 
 
 def _engine_share(deploy: Deploy) -> float:
-    """Of the learner's device: what an engine that is started on it keeps for itself."""
-    samplers = deploy.samplers
+    """Of the learner's device: what an engine that is started on it keeps for itself. Raises ConfigError."""
+    samplers, name = deploy.samplers, "mem-fraction-static"
+    options = samplers.engine.options if isinstance(samplers.engine, SglangConfig) else {}
+    try:
+        share = float(options.get(name, 0.0))
+    except ValueError:
+        share = -1.0
+    if name in options and not 0 < share < 1:
+        raise ConfigError(f"samplers.engine.options.{name} is {options[name]!r}: it is a number above 0 and below 1")
     if samplers.device == "cpu" or samplers.attach or samplers.place or samplers.gpus or deploy.learner.place:
         return 0.0
-    options = samplers.engine.options if isinstance(samplers.engine, SglangConfig) else {}
-    return float(options.get("mem-fraction-static", 0.0))
+    return share

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import shlex
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -152,7 +153,8 @@ def pinned(overrides: Sequence[str], runs: Path) -> list[str]:
         if key == "model.path" and weights.run_of(name, runs) is not None:
             return f"{key}={json.dumps(weights.locate(name, runs).folder)}"
         if (key, name) == ("demos.source", run_folder.LAST):
-            return f"{key}={recordings.locate(name, runs).name}"
+            with blamed("--set demos.source: "):
+                return f"{key}={recordings.locate(name, runs).name}"
         return override
 
     return [meant(one) for one in overrides]
@@ -170,7 +172,7 @@ def _begun(wanted: WantedRuns, name: str, seed: int | None, point: ForkPoint | N
     folder = wanted.runs / (f"{name}-{seed}" if seeded else name)
     run_folder.refuse_taken(folder)
     if point is not None:
-        refuse_fork_changes(point, deploy)
+        refuse_fork_changes(point, deploy, file, asked.overrides)
     several = {"experiment": name, "news": f"\nseed {seed}"} if seeded else {}
     return _of_file(wanted, folder, deploy, fork=point, **several)
 
@@ -311,11 +313,14 @@ def fork_point(named: str, runs: Path) -> ForkPoint:
     return ForkPoint(run=run, version=version or known[-1])
 
 
-def refuse_fork_changes(point: ForkPoint, deploy: Deploy) -> None:
-    """Raise ConfigError for the first key in which a fork can't differ from its trunk."""
+def refuse_fork_changes(point: ForkPoint, deploy: Deploy, file: str, overrides: Sequence[str]) -> None:
+    """Raise ConfigError for the first key in which a fork can't differ from its trunk, and who of the two gave it."""
     for path, was, _ in apply.keys(deploy_files.stored(point.run), deploy):
         if apply.under(path, FORK_FIXED):
-            raise ConfigError(f"--set {path}: {point} was trained with {was}, which a fork keeps: leave it out")
+            given = apply.under(path, [one.partition("=")[0].strip() for one in overrides])
+            who, said = f"--set {path}" if given else f"{file}: {path}", "the bundled model" if was == "" else was
+            mend = shlex.quote(f"{path}={was if isinstance(was, str) else json.dumps(was)}")
+            raise ConfigError(f"{who}: {point} was trained with {said}, which a fork keeps: give  --set {mend}")
 
 
 def make_fork(point: ForkPoint, folder: Path) -> None:

@@ -11,6 +11,7 @@ import errno
 import fcntl
 import os
 import shlex
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -289,8 +290,13 @@ def read_record(path: Path) -> RunRecord:
 
 
 def is_run(path: Path) -> bool:
-    """Whether a run, whole or broken, is at `path`."""
-    return os.path.isfile(path / "run.json")
+    """Whether a run, whole or broken, is at `path`. Raises ConfigError where this user may not look."""
+    try:
+        return stat.S_ISREG((path / "run.json").stat().st_mode)
+    except PermissionError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror}") from None
+    except (OSError, ValueError):
+        return False
 
 
 def state(path: Path, record: RunRecord) -> str:
@@ -325,9 +331,10 @@ def _records(runs: Path) -> Iterator[tuple[Path, RunRecord | str]]:
         return
     except OSError as error:
         raise ConfigError(f"--runs {runs}: no folder of runs: {error.strerror}") from None
-    for path in filter(is_run, folders):
+    for path in folders:
         try:
-            yield path, read_record(path)
+            if is_run(path):
+                yield path, read_record(path)
         except ConfigError as error:
             yield path, str(error)
 

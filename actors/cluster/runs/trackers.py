@@ -191,14 +191,10 @@ class CurveSender:
             lease, rounds = (0, frozenset[int]()) if whole else (self._lease, self._rounds)
             steps = queries.steps(ledger, after=lease)
             closed = [row for row in queries.rounds(ledger) if row["said"] and row["id"] not in rounds]
-            points = [
-                _point(
-                    ((f"{row['phase']}/{name}", value) for name, value in queries.figures_of(row).items()),
-                    Version.parse(row["made"]).step,
-                    row["wall"],
-                )
-                for row in steps
-            ]
+            points = []
+            for row in steps:
+                named = ((f"{row['phase']}/{name}", value) for name, value in queries.figures_of(row).items())
+                points.append(_point(named, Version.parse(row["made"]).step, row["wall"]))
             trained = queries.trained_families(ledger) if closed else ()
             for row in closed:
                 event = json.loads(row["said"])

@@ -167,9 +167,8 @@ def _origin(weights: NamedWeights) -> str:
         command, how = ["computerrl", *record.file.split(" ")], "Not trained here, used"
     return (
         f"{how} by `{output.clean(shlex.join(command))}`: run {output.clean(record.name)} of {record.started}, seed"
-        f" {record.seed}, build {record.build}, weights {weights.version} ({output.clean(weights.at)}). Form"
-        f" of prompts:"
-        f" {deploy.prompt.format}. Actions: {MEANING[deploy.prompt.action_space]}.\n"
+        f" {record.seed}, build {record.build}, weights {weights.version} ({output.clean(weights.at)}). Form of"
+        f" prompts: {deploy.prompt.format}. Actions: {MEANING[deploy.prompt.action_space]}.\n"
     )
 
 

@@ -121,6 +121,7 @@ def test_what_is_not_there_is_one_line(
         (("show", "one"), f"one of them  {program()} episodes show RUN EPISODE"),
         (("one", "--tokens"), "--tokens is of one episode"),
         (("show", "one", "203", "--fault"), "--fault is of a list"),
+        (("show", "one", "203", "--html", "/proc/e.html", "--tokens"), "--tokens: not allowed with argument --html"),
     ],
 )
 def test_another_form_is_refused_by_the_right_one(

@@ -9,6 +9,7 @@ import pytest
 
 from actors.cluster import cli
 from actors.cluster.config import deploy_files
+from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import requests
 from actors.cluster.runs.run import claim, wanted
 from actors.learner import probe
@@ -78,15 +79,29 @@ def test_a_fork_from_an_older_checkpoint_undoes_what_came_after_it(tmp_path: Pat
     assert found.steps["bc"] == 2
 
 
+def asked(*overrides: str) -> tuple[Deploy, str, list[str]]:
+    return deploy_files.load("smoke", overrides)[0], "smoke", [*overrides]
+
+
+def test_what_a_file_changes_of_a_fork_is_blamed_on_the_file_and_can_be_mended(tmp_path: Path) -> None:
+    trunk(tmp_path)
+    (tmp_path / "trunk" / "deploy.yaml").write_text(deploy_files.dump(asked("model.path=")[0]))
+    point, deploy = requests.fork_point("trunk", tmp_path), asked("model.path=elsewhere")[0]
+    with pytest.raises(ConfigError) as refused:
+        requests.refuse_fork_changes(point, deploy, "mine.yaml", [])
+    said = "trunk@0.3 was trained with the bundled model, which a fork keeps: give  --set model.path="
+    assert str(refused.value) == f"mine.yaml: model.path: {said}"
+
+
 def test_a_fork_is_refused_by_its_flag_or_by_its_key(tmp_path: Path) -> None:
     trunk(tmp_path)
     for named, said in (("trunk@0.9", r"no checkpoint 0\.9; did you mean 0\.3"), ("trnk", "no run trnk")):
         with pytest.raises(ConfigError, match=said):
             requests.fork_point(named, tmp_path)
     point = requests.fork_point("trunk", tmp_path)
-    requests.refuse_fork_changes(point, deploy_files.load("smoke", ["run.seed=7", "learner.rl.epochs=3"])[0])
-    with pytest.raises(ConfigError, match=r"--set learner\.dtype: trunk@0\.3 was trained with float32"):
-        requests.refuse_fork_changes(point, deploy_files.load("smoke", ["learner.dtype=bfloat16"])[0])
+    requests.refuse_fork_changes(point, *asked("run.seed=7", "learner.rl.epochs=3"))
+    with pytest.raises(ConfigError, match=r"^--set learner\.dtype: trunk@0\.3 was trained with float32"):
+        requests.refuse_fork_changes(point, *asked("learner.dtype=bfloat16"))
     words = ["run", "smoke", "--runs", str(tmp_path), "--from", "trunk"]
     (one,) = requests.resolve(wanted(cli.build_parser().parse_args([*words, "--name", "new"])))
     assert str(one.fork) == "trunk@0.3"

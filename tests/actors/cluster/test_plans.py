@@ -134,6 +134,12 @@ def test_turns_that_cant_be_had_are_refused_by_name(name: str, override: str, wh
         dry_plan(name, *TURNS, override)
 
 
+@pytest.mark.parametrize("share", ["abc", "", "1.5", "-1.0", "true"])
+def test_a_share_of_a_card_that_is_none_is_refused_by_name(share: str) -> None:
+    with pytest.raises(ConfigError, match=r"^samplers\.engine\.options\.mem-fraction-static is .*above 0 and below 1$"):
+        dry_plan("gpu-1", f"samplers.engine.options.mem-fraction-static={share}")
+
+
 def test_only_a_run_that_trains_takes_turns() -> None:
     deploy = deploy_files.load("gpu-1", TURNS)[0]
     named = refusals.look_up(deploy, run_dir=Path("nowhere"), trains=False, dry=True)

@@ -187,6 +187,24 @@ def test_runs_of_one_name_leave_a_file_each(tmp_path: Path, capsys: pytest.Captu
     assert [(run.name, run.seed) for run in map(read_file, files)] == [("local-0", 0), ("local-0-2", 1)]
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_a_run_is_one_seed_whatever_it_is_named_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = whole(Path("runs/local-0"))
+    for name in ("local-0", "copy"):
+        Path(f"{name}{SUFFIX}").write_bytes(packed(read_run(run)))
+    for words in (["local-0", str(run.resolve())], ["local-0", f"local-0{SUFFIX}", f"copy{SUFFIX}"]):
+        assert cli.main(["report", *words, "--text"]) == 0
+        said = capsys.readouterr()
+        assert "2 runs" not in said.out
+        assert said.out.count("local-0   ok") == 1
+    assert said.err.splitlines() == [
+        f"{name}{SUFFIX} is left out: it is the run of runs/local-0" for name in ("local-0", "copy")
+    ]
+
+
 # -- pictures
 
 

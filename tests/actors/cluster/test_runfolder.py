@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import re
@@ -11,9 +12,10 @@ import subprocess
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -101,6 +103,22 @@ def made(folder: Path, started_s: float) -> Path:
     return folder
 
 
+@contextmanager
+def unreadable(folder: Path) -> Iterator[None]:
+    """Within it this process may not look into `folder`, as the user of others' runs."""
+    looked = Path.stat
+
+    def refused(path: Path, **options: Any) -> os.stat_result:
+        if path.parent == folder:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return looked(path, **options)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Path, "stat", refused)
+        patched.setattr(os.path, "isfile", lambda path: Path(path).parent != folder and Path(path).is_file())
+        yield
+
+
 def like(name: str, runs: Path) -> Path | None:
     """The run that `eval --like NAME` takes its settings from, None where it is refused."""
     seen: list[Path] = []
@@ -128,6 +146,16 @@ def test_all_commands_find_the_same_run(tmp_path: Path, monkeypatch: pytest.Monk
     assert run_folder.look_up(runs, "c") is None
     assert like("c", runs) is None
     assert weights.run_of("c", runs) is None
+
+
+def test_a_run_of_another_user_is_said_to_be_unreadable_and_hides_no_other(tmp_path: Path) -> None:
+    mine, theirs = made(tmp_path / "mine", 1.0), made(tmp_path / "theirs", 2.0)
+    with unreadable(theirs):
+        for name in ("theirs", str(theirs)):
+            with pytest.raises(ConfigError, match=f"^{theirs} can't be read: Permission denied$"):
+                run_folder.find(tmp_path, name)
+        assert run_folder.broken(tmp_path) == [(theirs, f"{theirs} can't be read: Permission denied")]
+        assert run_folder.find(tmp_path, "last") == mine
 
 
 def test_last_is_the_newest_run_that_a_command_can_use(tmp_path: Path) -> None:

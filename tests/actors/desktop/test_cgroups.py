@@ -137,6 +137,16 @@ def test_simulated_desktops_never_add_up_to_more_than_all_may_have(simulated: Pa
     assert cgroups.held() == MOST
 
 
+def test_what_another_user_keeps_to_himself_counts_as_nothing(simulated: Path, monkeypatch: pytest.MonkeyPatch):
+    cgroups.make("crl.a", OWN, MOST)
+
+    def refused(_: Path) -> list[Path]:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    assert cgroups.held() == GroupBounds(0, 0)
+
+
 def test_simulated_desktops_lie_as_high_as_the_limits_of_this_process_let_them(simulated: Path):
     top = simulated.parent
     for file in ("cgroup.procs", "cgroup.subtree_control"):

@@ -402,14 +402,16 @@ def held(counts: Callable[[str], bool] = bool) -> GroupBounds:
     """What the desktops that are there and whose name `counts` may take together, of all programs of this machine.
 
     What dead programs left is counted, too, until it is removed or has been without a process for `ABANDONED_S`.
+    A group that this process may not read counts as 0.
     """
     there = mounted()
     sums = dict.fromkeys(LIMITED, 0)
     for controller in LIMITED:
         for name in (controller, UNIFIED):
             for place in places_of(name, there[name]) if name in there else []:
-                if (place / ALL).is_dir():
-                    sums[controller] += _held(place / ALL, controller, counts)
+                with suppress(PermissionError):  # a group that is another user's alone
+                    if (place / ALL).is_dir():
+                        sums[controller] += _held(place / ALL, controller, counts)
     return GroupBounds(sums["memory"], sums["pids"])
 
 
