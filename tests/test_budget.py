@@ -18,11 +18,11 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python, and of TOML that it reads.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (132, 3),
-    "actors/cluster": (14087, 71),
-    "actors/desktop": (11074, 47),
+    "actors/cluster": (14068, 71),
+    "actors/desktop": (11073, 47),
     "actors/entropulse": (810, 5),
-    "actors/front": (1400, 10),
-    "actors/learner": (2360, 10),
+    "actors/front": (1397, 10),
+    "actors/learner": (2350, 10),
     "actors/replay": (6005, 28),
     "actors/sampler": (3101, 14),
     "apis": (941, 6),
@@ -35,17 +35,17 @@ BUDGET: dict[str, tuple[int, int]] = {
     "apis/plans": (203, 3),
     "apis/prompts": (472, 6),
     "apis/tasks": (6889, 40),
-    "apis/tasksets": (2918, 13),
+    "apis/tasksets": (2912, 13),
     "deploy": (184, 8),
-    "policy": (3481, 17),
+    "policy": (3467, 17),
     "policy/base": (25, 1),
     "policy/engine": (2383, 11),
-    "policy/megatron": (2475, 10),
+    "policy/megatron": (2425, 10),
     "policy/vision": (272, 3),
-    "runtime": (2728, 15),
+    "runtime": (2726, 15),
     "runtime/hosts": (2107, 9),
     "runtime/logs": (502, 4),
-    "runtime/messaging": (571, 4),
+    "runtime/messaging": (570, 4),
 }
 
 # Comments that fight the formatter, and words that engineers elsewhere do not use: most uses in the product's Python.

@@ -29,18 +29,7 @@ from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.recorder import Recorder
 from actors.desktop.scene import NOT_REMEMBERED, DesktopScene, RememberedScene
 from actors.errors import DesktopFault, FencedOff
-from actors.replay.messages import (
-    DEFERRED,
-    DISK,
-    DISK_REFUSES,
-    Commit,
-    Fault,
-    Lane,
-    NoWork,
-    Release,
-    Reservation,
-    Reserve,
-)
+from actors.replay import messages as ledger
 from policy.tokenizer import Tokenizer
 from runtime.actor import Actor, handles
 from runtime.errors import ComputerRLError, StoreError
@@ -120,7 +109,7 @@ class DesktopController(Actor):
             self._endpoint = await self.ctx.shared("endpoint", self._make_endpoint)
         self._clock = StageClock(self.ctx.clock.now())  # a seat's time begins when its host has desktops
         self._quarantine = Quarantine()
-        self._work: Reservation | None = None
+        self._work: ledger.Reservation | None = None
         self._booted: BootedDesktop | None = None  # that the episode got
         self._episode: Episode | None = None
         self._faults = 0
@@ -210,7 +199,7 @@ class DesktopController(Actor):
                 return
             self._owes_nothing.clear()
             # An answer that was lost on its way is asked for again under the same name.
-            request = Reserve(seat=self.ctx.name, request_id=f"{self._life}.{number}", wait_s=RESERVE_WAIT_S)
+            request = ledger.Reserve(seat=self.ctx.name, request_id=f"{self._life}.{number}", wait_s=RESERVE_WAIT_S)
             try:
                 work = await self._replay.ask(request, timeout_s=RESERVE_WAIT_S + RESERVE_MARGIN_S)
             except TRANSIENT as error:
@@ -220,7 +209,7 @@ class DesktopController(Actor):
                 continue
             self._silent_since = None
             number += 1
-            if isinstance(work, NoWork):
+            if isinstance(work, ledger.NoWork):
                 self._owes_nothing.set()
                 self._report_time()
                 if work.final:
@@ -230,7 +219,7 @@ class DesktopController(Actor):
             self._owes_nothing.set()
             self._report_time()
 
-    async def _serve(self, work: Reservation) -> None:
+    async def _serve(self, work: ledger.Reservation) -> None:
         self._work = work
         trace, policy = work.trace, self.config.seat.quarantine
         start, busy = self.ctx.clock.now(), self._clock.busy_s(self.ctx.clock.now())
@@ -240,16 +229,17 @@ class DesktopController(Actor):
             self._enter(Stage.REPORTING)
             await self._recorder.flush(played.steps)
         except (DesktopFault, StoreError) as error:
-            fault = error if isinstance(error, DesktopFault) else DesktopFault(DISK_REFUSES, str(error), DISK)
+            of_disk = DesktopFault(ledger.DISK_REFUSES, str(error), ledger.DISK)
+            fault = error if isinstance(error, DesktopFault) else of_disk
             self._enter(Stage.REPORTING)
-            cause = Fault(cause=fault.cause, detail=fault.detail[:400], culprit=fault.culprit)
-            if fault.cause != DEFERRED:  # nothing broke, and the ledger says so
+            cause = ledger.Fault(cause=fault.cause, detail=fault.detail[:400], culprit=fault.culprit)
+            if fault.cause != ledger.DEFERRED:  # nothing broke, and the ledger says so
                 self._faults += 1
                 self.ctx.log.emit(
                     EPISODE_FAULTED, trace=trace, task=work.task, cause=cause.cause, detail=cause.detail,
                     token=work.token,
                 )  # fmt: skip
-            await self._report(Release(token=work.token, seat=self.ctx.name, fault=cause), trace)
+            await self._report(ledger.Release(token=work.token, seat=self.ctx.name, fault=cause), trace)
             if self._pool and self._booted is not None:  # what kept a desktop from being had the pool counts itself
                 self._pool.faulted(fault)
             own = fault.culprit in ("seat", "host")
@@ -261,7 +251,7 @@ class DesktopController(Actor):
             if self._pool and self._booted is not None:
                 self._pool.succeeded()
             now = self.ctx.clock.now()
-            commit = Commit(
+            commit = ledger.Commit(
                 token=work.token,
                 seat=self.ctx.name,
                 outcome=played.outcome,
@@ -279,7 +269,7 @@ class DesktopController(Actor):
             self._work = self._episode = None
         self._enter(Stage.IDLE)
 
-    async def _play(self, work: Reservation, trace: str) -> PlayedEpisode:
+    async def _play(self, work: ledger.Reservation, trace: str) -> PlayedEpisode:
         self._booted = None
         came, seat = self._clock.stage, self.config.seat
 
@@ -298,7 +288,7 @@ class DesktopController(Actor):
                 self._enter(Stage.ACTING if came is Stage.GENERATING else came)
 
         # Demonstrators may read forms of prompts that show what no two desktops have alike.
-        memo = self._memo if work.lane is not Lane.DEMO or work.member == POLICY else None
+        memo = self._memo if work.lane is not ledger.Lane.DEMO or work.member == POLICY else None
         scene = None if memo is None else RememberedScene(work.task, memo, lease, back)
         try:
             self._episode = Episode(
@@ -322,8 +312,8 @@ class DesktopController(Actor):
             raise DesktopFault(NOT_REMEMBERED, detail, "memo")
         return await self._pool.acquire(self.config.seat.lease_timeout_s, holder=holder)
 
-    def _answerer(self, work: Reservation, trace: str) -> Answerer:
-        if work.lane is Lane.DEMO and work.member != POLICY:
+    def _answerer(self, work: ledger.Reservation, trace: str) -> Answerer:
+        if work.lane is ledger.Lane.DEMO and work.member != POLICY:
             if work.member:
                 return self._demonstrators.answers(work, self._tokenizer)
             seat = self.config.seat
@@ -335,7 +325,7 @@ class DesktopController(Actor):
         seat = self.config.seat
         return SampledAnswers(self._samplers, self._tokenizer, work, trace, seat.generate_timeout_s)
 
-    async def _report(self, message: Commit | Release, trace: str) -> None:
+    async def _report(self, message: ledger.Commit | ledger.Release, trace: str) -> None:
         """Deliver the report, over a restart of the ledger if need be: a repeat gets the first answer."""
         silent = functools.partial(self._ledger_silent, type(message).__name__)
         with suppress(FencedOff):  # the ledger has given the slot to another seat and says so in its log

@@ -99,8 +99,7 @@ class QemuConfig(SandboxConfig, frozen=True, kw_only=True, tag="qemu"):
 
     image: Annotated[str, tuning("Names the image's folder, as `make vm-image` makes it. Empty is its own place.")] = ""
     memory_mib: Annotated[
-        int,
-        tuning("Limits the memory of one machine, in MiB: 512 are qemu's own, the others the guest's.", ge=1024),
+        int, tuning("Limits the memory of one machine, in MiB: 512 are qemu's own, the others the guest's.", ge=1024)
     ] = 2048
     cpus: Annotated[int, tuning("Sets the processors of one machine.", ge=1, le=64)] = 2
     accelerator: Annotated[
@@ -154,7 +153,6 @@ class MachineConfig(Section, frozen=True, kw_only=True):
             raise ConfigError(f"{self.AT} {self.host}: client_key and host_key are made where osworld_port is set")
         if (self.osworld_port or self.display) and self.desktops > 1:
             raise ConfigError(f"{self.AT} {self.host}: desktops is {self.desktops}, and a display is one desktop's")
-
         if bool(self.container) is not bool(self.image) or (self.container and (self.osworld_port or self.display)):
             raise ConfigError(f"{self.AT} {self.host}: container and image go together, and have displays of their own")
 

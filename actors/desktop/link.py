@@ -212,15 +212,13 @@ class _Standstill:
 
     def __init__(self) -> None:
         self._loop, self._longest = asyncio.get_running_loop(), 0.0
-        self._wait()
-
-    def _wait(self) -> None:
-        self._due = self._loop.time() + _TICK_S
-        self._timer = self._loop.call_at(self._due, self._tick)
+        self._due = self._loop.time()
+        self._tick()
 
     def _tick(self) -> None:
         self._longest = self.longest()
-        self._wait()
+        self._due = self._loop.time() + _TICK_S
+        self._timer = self._loop.call_at(self._due, self._tick)
 
     def longest(self) -> float:
         """Seconds, of the standstill that is just over, too."""

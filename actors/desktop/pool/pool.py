@@ -16,32 +16,12 @@ from typing import Any
 
 import msgspec
 
-from actors.desktop.config import (
-    USUAL_SCREEN,
-    ContainerConfig,
-    DesktopsConfig,
-    E2bConfig,
-    PoolConfig,
-    ProviderConfig,
-    QemuConfig,
-    RemoteConfig,
-    SandboxConfig,
-    ScreenConfig,
-    SshConfig,
-    key_of,
-)
+from actors.desktop import config as configs
+from actors.desktop.config import USUAL_SCREEN, DesktopsConfig, PoolConfig, ProviderConfig, ScreenConfig, key_of
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.network import Network
 from actors.desktop.pool import desktops
-from actors.desktop.pool.desktops import (
-    REMOVE_S,
-    BootedDesktop,
-    DesktopState,
-    Lease,
-    Lives,
-    PoolHealth,
-    ProvidedDesktops,
-)
+from actors.desktop.pool.desktops import BootedDesktop, DesktopState, Lease, Lives, PoolHealth, ProvidedDesktops
 from actors.desktop.provider import Desktop, DesktopSpec, Provider
 from actors.desktop.providers.container import ContainerProvider
 from actors.desktop.providers.e2b import E2bProvider
@@ -69,11 +49,11 @@ def boots_at_once(provider: ProviderConfig, processes: int, cores: int, memory_m
     `cores` and `memory_mib` (for all desktops) are of the machine where that process runs. All processes of a run
     together boot no more than their machines bear, but each may always boot `BOOTS_LEAST`.
     """
-    if isinstance(provider, SandboxConfig):
+    if isinstance(provider, configs.SandboxConfig):
         return max(BOOTS_LEAST, min(cores // CORES_EACH, memory_mib // MEMORY_EACH_MIB) // processes)
     # `provider` is this process's share, and the work of a boot is the machines'.
     each = max(1, LOGINS_AT_ONCE // processes)
-    if isinstance(provider, E2bConfig):
+    if isinstance(provider, configs.E2bConfig):
         return max(BOOTS_LEAST, min(each, provider.desktops))
     return max(BOOTS_LEAST, sum(min(each, machine.desktops // DESKTOPS_EACH) for machine in provider.machines))
 
@@ -290,7 +270,7 @@ class DesktopPool:
         for task in late:
             task.cancel()
         if late:
-            await asyncio.wait(late, timeout=REMOVE_S)
+            await asyncio.wait(late, timeout=desktops.REMOVE_S)
         for name in self.lives.names(DesktopState.RETIRING):
             self.lives.gone(name)
         if self._defect is not None:
@@ -429,13 +409,13 @@ class DesktopPool:
 
 async def open_provider(settings: ProviderConfig, run_id: str, screen: ScreenConfig = USUAL_SCREEN) -> Provider:
     """The provider of these settings. `run_id` is the run's name. Raises ConfigError."""
-    if isinstance(settings, SshConfig):
+    if isinstance(settings, configs.SshConfig):
         return SshProvider(settings)
-    if isinstance(settings, E2bConfig):
+    if isinstance(settings, configs.E2bConfig):
         return E2bProvider(settings, key_of(settings, os.environ))
-    if isinstance(settings, QemuConfig):
+    if isinstance(settings, configs.QemuConfig):
         return await QemuProvider.start(settings, run_id, screen)
-    kind = ContainerProvider if isinstance(settings, ContainerConfig) else SandboxProvider
+    kind = ContainerProvider if isinstance(settings, configs.ContainerConfig) else SandboxProvider
     return await kind.start(settings, run_id)
 
 
@@ -447,7 +427,7 @@ def desktop_of(config: DesktopsConfig, fit_seats: int = 0) -> DesktopSpec:
     Raises ConfigError where even the least limits of so many don't fit.
     """
     settings = config.provider
-    if isinstance(settings, RemoteConfig):
+    if isinstance(settings, configs.RemoteConfig):
         return DesktopSpec(width=config.screen.width, height=config.screen.height)
     if fit_seats:
         key, there = "desktops.count per process", shares.of_this_process(Path(settings.folder))

@@ -23,17 +23,8 @@ import msgspec
 from actors.desktop.config import E2bConfig, MachineConfig
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.provider import Desktop, DesktopSpec
-from actors.desktop.providers.osworld import (
-    ANSWER_BYTES,
-    ANSWER_S,
-    PLACE,
-    SSHD,
-    TEXT_MOST,
-    ServerKeys,
-    asked,
-    lost,
-    refused,
-)
+from actors.desktop.providers import osworld
+from actors.desktop.providers.osworld import ServerKeys, asked, lost, refused
 from actors.desktop.providers.ssh import SessionProvider, SshMachine
 from actors.errors import DesktopFault
 
@@ -130,12 +121,12 @@ class _Sandbox:
         body = msgspec.json.encode({"process": {"cmd": argv[0], "args": argv[1:]}, "stdin": True})
         sent = bytes([0]) + len(body).to_bytes(4, "big") + body
         headers = {"Content-Type": "application/connect+json", "Keepalive-Ping-Interval": str(PING_S)}
-        limit = aiohttp.ClientTimeout(sock_connect=ANSWER_S, sock_read=3 * PING_S)
+        limit = aiohttp.ClientTimeout(sock_connect=osworld.ANSWER_S, sock_read=3 * PING_S)
         asking = self._http.post(f"{self._url}/Start", data=sent, headers=headers, timeout=limit, allow_redirects=False)
         try:
             async with asking as reply:
                 if reply.status != 200:
-                    raise refused(f"{argv[0]}: status {reply.status}", await reply.content.read(TEXT_MOST))
+                    raise refused(f"{argv[0]}: status {reply.status}", await reply.content.read(osworld.TEXT_MOST))
                 events = _events(reply.content)
                 first = await anext(events)
                 if not first.start:
@@ -152,14 +143,14 @@ class _Sandbox:
         """What a program writes that ends well. Raises DesktopFault."""
         text = {"stdout": b"", "stderr": b""}
         try:
-            async with asyncio.timeout(ANSWER_S), self._started(*argv) as (_, events):
+            async with asyncio.timeout(osworld.ANSWER_S), self._started(*argv) as (_, events):
                 async for event in events:
                     for name, piece in (event.data or {}).items():
-                        text[name] = (text.get(name, b"") + piece)[-TEXT_MOST:]
+                        text[name] = (text.get(name, b"") + piece)[-osworld.TEXT_MOST :]
                     if event.end and event.end.get("exitCode"):
                         raise refused(f"{argv[0]} in the sandbox", text["stderr"].decode("utf-8", "replace").strip())
         except TimeoutError:
-            raise fault(FaultCause.BOOT_TIMEOUT, f"{argv[0]} in the sandbox took over {ANSWER_S:g} s") from None
+            raise fault(FaultCause.BOOT_TIMEOUT, f"{argv[0]} in the sandbox took over {osworld.ANSWER_S:g} s") from None
         return text["stdout"].decode("utf-8", "replace").strip()
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -176,7 +167,7 @@ class _Sandbox:
             writer.close()
 
     async def _through(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async with self._started(SSHD, "-i", "-f", f"{PLACE}/sshd_config") as (which, events):
+        async with self._started(osworld.SSHD, "-i", "-f", f"{osworld.PLACE}/sshd_config") as (which, events):
             sending = asyncio.ensure_future(self._send(reader, which))
             sending.add_done_callback(lambda _: writer.close())  # also where the sandbox takes nothing more
             try:
@@ -202,7 +193,7 @@ async def _events(stream: aiohttp.StreamReader) -> AsyncIterator[_Event]:
     while True:
         head = await stream.readexactly(5)
         flags, size = head[0], int.from_bytes(head[1:], "big")
-        if size > ANSWER_BYTES or flags not in (0, _ENDED):
+        if size > osworld.ANSWER_BYTES or flags not in (0, _ENDED):
             raise refused("a stream of the sandbox", f"flags {flags}, {size} bytes")
         raw = await stream.readexactly(size)
         try:

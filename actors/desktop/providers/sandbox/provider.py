@@ -22,17 +22,9 @@ from actors.desktop.faults import DesktopHealth, FaultCause, fault
 from actors.desktop.files import read_home as outside
 from actors.desktop.providers import home
 from actors.desktop.providers.sandbox import cgroups, command, ending, owners, shares
+from actors.desktop.providers.sandbox import sandbox as boxes
 from actors.desktop.providers.sandbox.owners import lease_user
-from actors.desktop.providers.sandbox.sandbox import (
-    GONE_S,
-    LOG,
-    Sandbox,
-    Watched,
-    connected,
-    first_of,
-    listener_of,
-    remove_folder,
-)
+from actors.desktop.providers.sandbox.sandbox import Sandbox, Watched
 from actors.errors import DesktopFault
 from apis.applications import GUEST
 from apis.guest.chromium import start as chromium_start
@@ -216,12 +208,12 @@ class SandboxProvider(abc.Provider):
     async def _launch(self, sandbox: Sandbox, spec: abc.DesktopSpec) -> int:
         """Start it, put it into its groups while its session waits, let that go on; the process id of its init."""
         door = sandbox.make_door()
-        with (sandbox.disk / LOG).open("wb") as log:
+        with (sandbox.disk / boxes.LOG).open("wb") as log:
             # By the loop's thread, see above.
             sandbox.process = self._started(sandbox, spec, door, stdout=log, stderr=log, start_new_session=True)
         sandbox.outer = Watched(sandbox.process.pid)
         session = await self._session_of(sandbox, door / PLUG)
-        sandbox.init = Watched(first_of(session))
+        sandbox.init = Watched(boxes.first_of(session))
         sandbox.take_door(door)
         # Not the outer process: what the guest exhausts must not end what tells the host how its session ended.
         inside = [sandbox.init.pid, session]
@@ -243,14 +235,14 @@ class SandboxProvider(abc.Provider):
         """The process that listens at `plug`, once it does; the connection to it becomes the sandbox's lifeline."""
         try:
             async with asyncio.timeout(START_S):
-                while (connection := connected(plug)) is None:
+                while (connection := boxes.connected(plug)) is None:
                     if sandbox.outer is None or not sandbox.outer.alive:
                         said = sandbox.last_words() or f"the {self.KIND} ended at once"
                         raise fault(FaultCause.SANDBOX_REFUSED, said)
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
             raise fault(FaultCause.BOOT_TIMEOUT, f"no {self.KIND} within {START_S:g} s") from None
-        session = listener_of(connection)
+        session = boxes.listener_of(connection)
         sandbox.lifeline = connection.detach()
         return session
 
@@ -286,7 +278,7 @@ class SandboxProvider(abc.Provider):
 
     async def _throw_away(self, sandbox: Sandbox) -> None:
         if sandbox.preparing is not None:  # a thread can't be stopped; what it makes must be there to be removed
-            await asyncio.wait([sandbox.preparing], timeout=GONE_S)
+            await asyncio.wait([sandbox.preparing], timeout=boxes.GONE_S)
         await sandbox.kill()
         await asyncio.to_thread(sandbox.remove)
         # Only now: one that could not be removed is still known to the next try, and holds its user.
@@ -316,7 +308,7 @@ class SandboxProvider(abc.Provider):
             if again_s is None or not any(isinstance(result, DesktopFault) for result in results):
                 break
             await asyncio.sleep(again_s)
-        await asyncio.to_thread(remove_folder, self._folder)
+        await asyncio.to_thread(boxes.remove_folder, self._folder)
         self._let_go()
         for result in results:
             if isinstance(result, DesktopFault | OSError):

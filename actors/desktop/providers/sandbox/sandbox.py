@@ -267,17 +267,16 @@ class Sandbox:
         One that was killed as it started has a child that is blocked for ever, in no control group: it still waits for
         a word of its parent, and has not yet asked to end with it. It is in its parent's process group.
         """
-        if outer.returncode is not None:  # buried before this try: its number may be another's
+        if self.init is not None or outer.returncode is not None:  # buried before: its number may be another's
+            outer.wait()
             return
-        if self.init is None:
-            os.killpg(outer.pid, signal.SIGKILL)  # its number is still its own
+        os.killpg(outer.pid, signal.SIGKILL)  # its number is still its own
         outer.wait()
-        if self.init is None:
-            with contextlib.suppress(ProcessLookupError, TimeoutError):
-                async with asyncio.timeout(BURY_S):
-                    while True:  # what is killed is the guest's user's, whom another desktop may get next
-                        os.killpg(outer.pid, 0)
-                        await asyncio.sleep(_LOOK_S)
+        with contextlib.suppress(ProcessLookupError, TimeoutError):
+            async with asyncio.timeout(BURY_S):
+                while True:  # what is killed is the guest's user's, whom another desktop may get next
+                    os.killpg(outer.pid, 0)
+                    await asyncio.sleep(_LOOK_S)
 
     def remove(self) -> None:
         """Delete what lay on this host. Blocks. Raises DesktopFault when a control group can't go."""

@@ -11,13 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.desktop.config import (
-    MEMORY_LEAST_MIB,
-    OPEN_FILES_LEAST,
-    PROCESSES_LEAST,
-    TERMINALS_LEAST,
-    SandboxConfig,
-)
+from actors.desktop.config import MEMORY_LEAST_MIB, OPEN_FILES_LEAST, PROCESSES_LEAST, TERMINALS_LEAST, SandboxConfig
 from actors.desktop.providers.sandbox import owners
 from actors.desktop.providers.sandbox.cgroups import GroupBounds, held, own_limits
 from runtime.errors import ConfigError
