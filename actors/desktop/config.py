@@ -146,9 +146,7 @@ class MachineConfig(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.osworld_port and not (self.client_key and self.host_key):
-            raise ConfigError(
-                f"{self.AT} {self.host}: client_key and host_key are needed where osworld_port is not set"
-            )
+            raise ConfigError(f"{self.AT} {self.host}: client_key and host_key are needed without osworld_port")
         if self.osworld_port and (self.client_key or self.host_key):
             raise ConfigError(f"{self.AT} {self.host}: client_key and host_key are made where osworld_port is set")
         if (self.osworld_port or self.display) and self.desktops > 1:

@@ -81,7 +81,7 @@ WITHOUT = {
     "actors/desktop/link.py:connect": CALLER,
     "actors/desktop/link.py:GuestLink._read": IDLE,
     "actors/desktop/link.py:GuestLink.close": "a cancelled task of its own",
-    "actors/desktop/providers/sandbox/trial.py:_Trial._spoken": "it was killed",
+    "actors/desktop/providers/sandbox/trial.py:_Trial._spoken": "waits for the kernel, never for a peer",
     "actors/desktop/files/read_home.py:as_wanted": "each program inside has a limit",
     "actors/desktop/providers/sandbox/provider.py:SandboxProvider.boot": "each kill inside is bounded",
     "actors/desktop/providers/sandbox/provider.py:SandboxProvider.destroy": "each kill inside is bounded",

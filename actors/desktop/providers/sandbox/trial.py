@@ -169,8 +169,10 @@ async def _kept(pipe: asyncio.StreamReader | None) -> bytes:
 async def _killed(process: asyncio.subprocess.Process) -> None:
     """Kill a program and all that it has started; what they wrote is read, else asyncio awaits its end for ever."""
     await asyncio.to_thread(_kill, process.pid)
-    await asyncio.gather(_kept(process.stdout), _kept(process.stderr))
-    await process.wait()
+    with contextlib.suppress(TimeoutError):  # what waits for a disk ends with its desktop
+        async with asyncio.timeout(GONE_S):
+            await asyncio.gather(_kept(process.stdout), _kept(process.stderr))
+            await process.wait()
 
 
 def _kill(pid: int) -> None:
