@@ -143,12 +143,8 @@ class DesktopController(Actor):
         return await asyncio.to_thread(Tokenizer.load, self.config.model)  # seconds, for a large vocabulary
 
     async def _make_demonstrators(self) -> demonstrators.DemonstratorPool:
-        return demonstrators.DemonstratorPool(
-            self.config.demonstrators,
-            self.config.seat.format,
-            space=self.config.seat.action_space,
-            sight=self.config.seat.sight,
-        )
+        seat, members = self.config.seat, self.config.demonstrators
+        return demonstrators.DemonstratorPool(members, seat.format, space=seat.action_space, sight=seat.sight)
 
     async def _make_endpoint(self) -> Endpoint:
         assert self.config.endpoint is not None

@@ -81,8 +81,6 @@ class SandboxConfig(Section, frozen=True, kw_only=True, tag="sandbox"):
 class ContainerConfig(SandboxConfig, frozen=True, kw_only=True, tag="container"):
     """Desktops as containers of podman or docker on the machine of the actor process."""
 
-    AT: ClassVar[str] = "desktops.provider"
-
     program: Annotated[
         Literal["podman", "docker"], tuning("Chooses the program that runs containers, by its command line.")
     ] = "podman"
@@ -94,8 +92,6 @@ class ContainerConfig(SandboxConfig, frozen=True, kw_only=True, tag="container")
 
 class QemuConfig(SandboxConfig, frozen=True, kw_only=True, tag="qemu"):
     """Desktops as virtual machines of qemu on the machine of the actor process."""
-
-    AT: ClassVar[str] = "desktops.provider"
 
     image: Annotated[str, tuning("Names the image's folder, as `make vm-image` makes it. Empty is its own place.")] = ""
     memory_mib: Annotated[
@@ -145,14 +141,15 @@ class MachineConfig(Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        at = f"{self.AT} {self.host}"
         if not self.osworld_port and not (self.client_key and self.host_key):
-            raise ConfigError(f"{self.AT} {self.host}: client_key and host_key are needed without osworld_port")
+            raise ConfigError(f"{at}: client_key and host_key are needed where osworld_port is not set")
         if self.osworld_port and (self.client_key or self.host_key):
-            raise ConfigError(f"{self.AT} {self.host}: client_key and host_key are made where osworld_port is set")
+            raise ConfigError(f"{at}: client_key and host_key are made where osworld_port is set")
         if (self.osworld_port or self.display) and self.desktops > 1:
-            raise ConfigError(f"{self.AT} {self.host}: desktops is {self.desktops}, and a display is one desktop's")
+            raise ConfigError(f"{at}: desktops is {self.desktops}, and a display is one desktop's")
         if bool(self.container) is not bool(self.image) or (self.container and (self.osworld_port or self.display)):
-            raise ConfigError(f"{self.AT} {self.host}: container and image go together, and have displays of their own")
+            raise ConfigError(f"{at}: container and image go together, and have displays of their own")
 
     @property
     def shown_at(self) -> str:
@@ -281,9 +278,8 @@ class ScreenConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     width: int = SCREEN[0]
     height: int = SCREEN[1]
-    home_template: str = (
-        ""  # a folder copied to every HOME; empty: the program's settings, LibreOffice's as set-up made them
-    )
+    # A folder copied to every HOME; empty: the program's settings, LibreOffice's as set-up made them.
+    home_template: str = ""
 
 
 USUAL_SCREEN = ScreenConfig()

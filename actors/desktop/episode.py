@@ -49,9 +49,7 @@ class Stage(StrEnum):
     REPORTING = "reporting"  # commit or release
 
 
-BUSY = frozenset(
-    {Stage.LEASING, Stage.SETUP, Stage.OBSERVING, Stage.GENERATING, Stage.ACTING, Stage.VERIFYING, Stage.REPORTING}
-)
+BUSY = frozenset(Stage) - {Stage.IDLE, Stage.RESTING}
 
 _NEXT: dict[Stage, frozenset[Stage]] = {
     Stage.IDLE: frozenset({Stage.LEASING, Stage.RESTING}),

@@ -95,9 +95,8 @@ def read(file: Path) -> list[MemoLine]:
             digest = schema.metadata.get(b"digest", b"").decode(errors="replace")
             lines = [_line(row) for row in _rows(opened)]
     except (OSError, pa.ArrowException, ValueError, TypeError, KeyError, msgspec.ValidationError) as error:
-        raise StoreError(
-            f"{file} can't be read as a memo: {str(error).splitlines()[0] if str(error) else error!r}"
-        ) from None
+        why = str(error).splitlines()[0] if str(error) else repr(error)
+        raise StoreError(f"{file} can't be read as a memo: {why}") from None
     if digest_of(lines) != digest:
         raise StoreError(f"{file} is not what its digest says: its lines were changed after it was written")
     return lines

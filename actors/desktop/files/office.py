@@ -60,9 +60,8 @@ def may_be(data: bytes) -> bool:
 
 def release(output: str = "") -> str:
     """Major and minor number in what `VERSION` writes, here or as `said` on another machine; "" for neither."""
-    output = (
-        output or subprocess.run(VERSION.split(), capture_output=True, text=True, timeout=WALL_S, check=False).stdout
-    )
+    if not output:
+        output = subprocess.run(VERSION.split(), capture_output=True, text=True, timeout=WALL_S, check=False).stdout
     return "".join(re.findall(r"^LibreOffice (\d+\.\d+)", output))
 
 

@@ -39,16 +39,12 @@ def _packages() -> str:
 ROOT = Path(__file__).resolve().parents[3]
 # Isolated from the environment; the program's own folder comes last on the path, before the package that reads
 # workbooks. Without `site` it starts in milliseconds. numpy, which openpyxl would load, reserves too much memory.
-WORKER = (
-    sys.executable,
-    "-I",
-    "-S",
-    "-c",
-    "import sys; sys.path.extend(sys.argv[1:]); sys.modules.update(numpy=None, lxml=None, PIL=None); "
-    "from actors.desktop.files.worker import main; main()",
-    str(ROOT),
-    _packages(),
-)
+_STARTS = """import sys
+sys.path.extend(sys.argv[1:])
+sys.modules.update(numpy=None, lxml=None, PIL=None)
+from actors.desktop.files.worker import main
+main()"""
+WORKER = (sys.executable, "-I", "-S", "-c", _STARTS, str(ROOT), _packages())
 WORKER_S = 30.0
 
 

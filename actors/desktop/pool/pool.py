@@ -377,8 +377,7 @@ class DesktopPool:
             async with asyncio.timeout(self._config.boot_timeout_s):
                 booted = await self._desktops.boot(self._config.boot_timeout_s)
         except TimeoutError:
-            error = fault(FaultCause.BOOT_TIMEOUT, f"not ready within {self._config.boot_timeout_s:g} s")
-            self._boot_failed(error)
+            self._boot_failed(fault(FaultCause.BOOT_TIMEOUT, f"not ready within {self._config.boot_timeout_s:g} s"))
         except DesktopFault as error:
             self._boot_failed(error)
         except OSError as error:  # no descriptors or processes are left, for now

@@ -129,11 +129,7 @@ def _finish_mail(profile: Path) -> None:
     listed.write_text("\n\n".join(kept).replace("IsRelative=1", "IsRelative=1\nDefault=1") + "\n")
     for path in sorted(profile.rglob("*"), reverse=True):
         below = path.relative_to(profile)
-        if (
-            str(below) == "profiles.ini"
-            or str(below) == owner
-            or (below.parts[0] == owner and below.name in MAIL_FILES)
-        ):
+        if str(below) in ("profiles.ini", owner) or (below.parts[0] == owner and below.name in MAIL_FILES):
             continue
         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
     with (profile / owner / "prefs.js").open("a") as prefs:

@@ -118,12 +118,8 @@ class Monitor:
 
     async def run(self, script: str, given: bytes, within_s: float) -> None:
         """Run a shell script as the machine's root by the agent, with that input. Raises DesktopFault."""
-        command = {
-            "path": "/bin/sh",
-            "arg": ["-c", script],
-            "input-data": base64.b64encode(given).decode(),
-            "capture-output": True,
-        }
+        data = base64.b64encode(given).decode()
+        command = {"path": "/bin/sh", "arg": ["-c", script], "input-data": data, "capture-output": True}
         try:
             async with asyncio.timeout(within_s):
                 started = await self.order("guest-exec", command, within_s)

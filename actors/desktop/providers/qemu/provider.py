@@ -179,16 +179,8 @@ class QemuProvider(SandboxProvider):
     async def _stored(self, spec: abc.DesktopSpec) -> Path:
         """The folder of the stored machine that this desktop goes on from; it is made once for all processes."""
         config = self._config
-        parts = (
-            config.memory_mib,
-            config.cpus,
-            self._accelerator,
-            spec.width,
-            spec.height,
-            config.client_password,
-            _SESSION,
-            machine.DEVICES,
-        )
+        sizes = config.memory_mib, config.cpus, self._accelerator, spec.width, spec.height
+        parts = (*sizes, config.client_password, _SESSION, machine.DEVICES)
         own = hashlib.blake2b(repr(parts).encode(), digest_size=6).hexdigest()
         place = self._image.folder / STORED / f"{self._marks}.{own}"
         async with self._storing:
@@ -273,11 +265,8 @@ class QemuProvider(SandboxProvider):
         password = self._config.client_password
         line = f"{_USER}:{password}\n" if password else ""
         session = command.session_command("machine", (spec.width, spec.height), "--port", str(machine.GUEST_PORT))
-        script = _SESSION % {
-            "more": "" if password else "--no-new-privs",
-            "session": shlex.join(session),
-            "tries": SESSION_S * 10,
-        }
+        more = "" if password else "--no-new-privs"
+        script = _SESSION % {"more": more, "session": shlex.join(session), "tries": SESSION_S * 10}
         given: dict[str, bytes | Path] = {
             "opt/computerrl/guest": self._folder / "guest",
             "etc/chromium.d": self._folder / "etc/chromium.d",

@@ -149,12 +149,11 @@ def enter(folders: dict[str, str], pids: list[int]) -> list[str]:
     """Move processes into the groups; warnings for what did not work."""
     warnings = []
     for controller, folder in folders.items():
-        for pid in pids:
-            try:
+        try:
+            for pid in pids:
                 Path(folder, "cgroup.procs").write_text(str(pid))
-            except OSError as error:
-                warnings.append(f"cgroup {controller}: {error.strerror}")
-                break
+        except OSError as error:
+            warnings.append(f"cgroup {controller}: {error.strerror}")
     return warnings
 
 

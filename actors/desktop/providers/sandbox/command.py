@@ -274,18 +274,10 @@ def refusals(*, user_namespaces: bool) -> Iterator[Refusal]:
 def filter_document(*, user_namespaces: bool) -> dict[str, Any]:
     """The filter of system calls as container programs take it: `linux.seccomp` of the OCI runtime specification."""
     ways = {_EQUAL: "SCMP_CMP_EQ", _ABOVE: "SCMP_CMP_GT", _MASKED: "SCMP_CMP_MASKED_EQ"}
-    calls = [
-        {
-            "names": [call],
-            "action": "SCMP_ACT_ERRNO",
-            "errnoRet": number,
-            "args": [
-                {"index": index, "op": ways[way], "value": value, "valueTwo": second}
-                for index, way, value, second in compared
-            ],
-        }
-        for number, call, compared in refusals(user_namespaces=user_namespaces)
-    ]
+    calls = []
+    for number, call, compared in refusals(user_namespaces=user_namespaces):
+        args = [{"index": at, "op": ways[way], "value": one, "valueTwo": two} for at, way, one, two in compared]
+        calls.append({"names": [call], "action": "SCMP_ACT_ERRNO", "errnoRet": number, "args": args})
     return {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": calls}
 
 

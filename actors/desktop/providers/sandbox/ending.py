@@ -9,6 +9,7 @@ nothing of a dead owner is missed, whatever instant it died at.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import signal
@@ -40,10 +41,8 @@ def memory_left() -> float:
 
 def _stop(pid: int, stopped: set[int]) -> None:
     stopped.add(pid)
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGSTOP)
-    except ProcessLookupError:
-        return
 
 
 def _look(outside: Outside, stopped: set[int]) -> tuple[list[int], set[int]]:

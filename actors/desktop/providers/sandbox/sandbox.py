@@ -48,10 +48,8 @@ class Watched:
 
     def kill(self) -> None:
         if self.alive:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._fd, signal.SIGKILL)
-            except ProcessLookupError:
-                return
 
     async def ended(self, timeout_s: float) -> None:
         async with asyncio.timeout(timeout_s):
@@ -175,7 +173,8 @@ class Sandbox:
 
     def __init__(self, name: str, folder: Path, lease: UserLease) -> None:
         self.name = name
-        self.folder = folder
+        self.folder, self.disk, self.plug = folder, folder / "disk", folder / "ssh"
+        self.terminals, self.trial = folder / "pts", folder / "trial"
         self.lease = lease
         self.groups: dict[str, str] = {}
         self.warnings = ["no user of its own: it is this program's"] if lease.shared else []
@@ -186,25 +185,9 @@ class Sandbox:
         self.lifeline = -1  # the first connection to the session, which ends with it
 
     @property
-    def disk(self) -> Path:
-        return self.folder / "disk"
-
-    @property
-    def plug(self) -> Path:
-        return self.folder / "ssh"
-
-    @property
     def alive(self) -> bool:
         """Whether both run: the outer process ends first when the first one inside has given up."""
         return self.init is not None and self.init.alive and self.process is not None and self.process.poll() is None
-
-    @property
-    def terminals(self) -> Path:
-        return self.folder / "pts"
-
-    @property
-    def trial(self) -> Path:
-        return self.folder / "trial"
 
     def limit(self, spec: abc.DesktopSpec, room: shares.Room) -> None:
         """Make its control groups. Blocks. Raises cgroups.Full where there is no `room` for another desktop now."""
