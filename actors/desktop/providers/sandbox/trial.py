@@ -167,7 +167,7 @@ async def _kept(pipe: asyncio.StreamReader | None) -> bytes:
 
 
 async def _killed(process: asyncio.subprocess.Process) -> None:
-    """Kill a program and all that it has started; what they wrote is read, else asyncio awaits its end for ever."""
+    """Kill a program and all that it has started. asyncio says that it has ended once its output is read."""
     await asyncio.to_thread(_kill, process.pid)
     with contextlib.suppress(TimeoutError):  # what waits for a disk ends with its desktop
         async with asyncio.timeout(GONE_S):
@@ -176,7 +176,7 @@ async def _killed(process: asyncio.subprocess.Process) -> None:
 
 
 def _kill(pid: int) -> None:
-    """Also a child in a session of its own that was not yet to end with its parent. Blocks."""
+    """Kill a process and all below it, in whatever sessions they are. Blocks for `GONE_S` at most once it has stopped."""
     with contextlib.suppress(ProcessLookupError, ChildProcessError):
         os.kill(pid, signal.SIGSTOP)  # it starts nothing more
         os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
