@@ -176,7 +176,7 @@ async def _killed(process: asyncio.subprocess.Process) -> None:
 
 
 def _kill(pid: int) -> None:
-    """Kill a process and all below it, in whatever sessions they are. Blocks for `GONE_S` at most once it has stopped."""
+    """Kill a process and all below it, in whatever sessions they are. Blocks."""
     with contextlib.suppress(ProcessLookupError, ChildProcessError):
         os.kill(pid, signal.SIGSTOP)  # it starts nothing more
         os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
